@@ -1,0 +1,275 @@
+//! Runs git, and nothing else.
+//!
+//! The one place where Pointsman starts a git process, for the master's forge and for the worker's
+//! workspaces alike: the environment is made from nothing, no system or user configuration is read,
+//! no hook runs, no prompt waits, every call has a deadline, and what git printed comes back bounded.
+//! Which commands are run, and what their failure means, is the caller's business.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::process::Command;
+
+/// Longest that one git command may take. A clone of a large repository over a slow network fits; a
+/// server that accepts a connection and says nothing does not.
+pub const DEADLINE: Duration = Duration::from_secs(600);
+
+/// How much of git's own error text an [`Error`] keeps, in bytes.
+pub const STDERR_KEPT: usize = 4096;
+
+/// Why a git command did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// git could not be started: it is not installed, or the directory is not there.
+    #[error("start git {command} in {}", directory.display())]
+    Start {
+        command: String,
+        directory: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// git ended with a status that the caller does not expect.
+    #[error("git {command} ended with {status}: {stderr}")]
+    Failed {
+        command: String,
+        /// Exit code, or `-1` where a signal ended it.
+        status: i32,
+        stderr: String,
+    },
+    /// git did not end within [`DEADLINE`] and was killed.
+    #[error("git {command} did not end within {} s", DEADLINE.as_secs())]
+    Deadline { command: String },
+}
+
+/// What git printed, and how it ended.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Exit code, or `-1` where a signal ended it.
+    pub status: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Output {
+    /// Standard output as text without the newline at its end.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).trim_end().to_owned()
+    }
+}
+
+/// Runs git commands in one directory.
+#[derive(Debug, Clone)]
+pub struct Git {
+    directory: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Git {
+    /// Commands will run in `directory`.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// Adds a variable to the environment of the commands.
+    #[must_use]
+    pub fn with_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Makes commits carry `name` and `email` as author and committer.
+    #[must_use]
+    pub fn with_identity(self, name: &str, email: &str) -> Self {
+        self.with_env("GIT_AUTHOR_NAME", name)
+            .with_env("GIT_AUTHOR_EMAIL", email)
+            .with_env("GIT_COMMITTER_NAME", name)
+            .with_env("GIT_COMMITTER_EMAIL", email)
+    }
+
+    /// Where the commands run.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Runs a command that must end with 0.
+    pub async fn run<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Output, Error> {
+        self.run_expecting(arguments, &[0]).await
+    }
+
+    /// Runs a command and returns what it printed as text.
+    pub async fn text<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<String, Error> {
+        Ok(self.run(arguments).await?.text())
+    }
+
+    /// Runs a command that may end with each of `expected`.
+    pub async fn run_expecting<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+        expected: &[i32],
+    ) -> Result<Output, Error> {
+        let arguments: Vec<OsString> = arguments.into_iter().map(|a| a.as_ref().into()).collect();
+        let command = describe(&arguments);
+        tracing::debug!(git.command = %command, git.directory = %self.directory.display(), "run git");
+        let child = self
+            .command(&arguments)
+            .spawn()
+            .map_err(|source| Error::Start {
+                command: command.clone(),
+                directory: self.directory.clone(),
+                source,
+            })?;
+        let output = match tokio::time::timeout(DEADLINE, child.wait_with_output()).await {
+            Ok(output) => output.map_err(|source| Error::Start {
+                command: command.clone(),
+                directory: self.directory.clone(),
+                source,
+            })?,
+            // The child is killed when it is dropped here.
+            Err(_) => return Err(Error::Deadline { command }),
+        };
+        let status = output.status.code().unwrap_or(-1);
+        let stderr = bounded(&output.stderr);
+        if !expected.contains(&status) {
+            return Err(Error::Failed {
+                command,
+                status,
+                stderr,
+            });
+        }
+        Ok(Output {
+            status,
+            stdout: output.stdout,
+            stderr,
+        })
+    }
+
+    fn command(&self, arguments: &[OsString]) -> Command {
+        let mut command = Command::new("git");
+        command
+            .env_clear()
+            .env("PATH", path())
+            .env("LANG", "C.UTF-8")
+            .env("LC_ALL", "C.UTF-8")
+            .env("HOME", "/nonexistent")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            // A path names a repository of another user where containers share one: ownership is no
+            // criterion, since nothing of its configuration or hooks is trusted here anyway.
+            .args(["-c", "safe.directory=*"])
+            .args(["-c", "core.hooksPath=/dev/null"])
+            .args(["-c", "protocol.ext.allow=never"])
+            .args(["-c", "gc.auto=0"])
+            .args(["-c", "maintenance.auto=false"])
+            .args(["-c", "init.defaultBranch=main"])
+            .args(["-c", "advice.detachedHead=false"])
+            .envs(self.environment.iter().map(|(k, v)| (k, v)))
+            .args(arguments)
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+/// The search path for git and its helpers: the process's own, since that is where git was installed.
+fn path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+/// Names the command for errors: its verb, without arguments, which may hold a URL with a secret.
+fn describe(arguments: &[OsString]) -> String {
+    arguments
+        .iter()
+        .map(|a| a.to_string_lossy())
+        .find(|a| !a.starts_with('-'))
+        .map_or_else(|| "(no command)".to_owned(), |verb| verb.into_owned())
+}
+
+fn bounded(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let text = text.trim_end();
+    match text.char_indices().nth_back(STDERR_KEPT - 1) {
+        Some((start, _)) if start > 0 => format!("…{}", &text[start..]),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failure_names_the_verb_and_what_git_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = Git::new(directory.path())
+            .run(["rev-parse", "HEAD"])
+            .await
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("git rev-parse ended with 128"), "{text}");
+        assert!(text.contains("not a git repository"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_is_not_there_is_an_error_of_its_own() {
+        let error = Git::new("/nonexistent/directory")
+            .run(["status"])
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Start { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn no_configuration_of_the_user_is_read() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(".gitconfig"), "[user]\n\tname = Leak\n").unwrap();
+        let output = Git::new(home.path())
+            .with_env("HOME", home.path())
+            .run_expecting(["config", "--get", "user.name"], &[0, 1])
+            .await
+            .unwrap();
+        assert_eq!(output.status, 1, "{}", output.text());
+    }
+
+    #[tokio::test]
+    async fn hooks_of_the_repository_do_not_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let git = Git::new(directory.path()).with_identity("A", "a@example.invalid");
+        git.run(["init", "--quiet"]).await.unwrap();
+        let hook = directory.path().join(".git/hooks/pre-commit");
+        std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+        std::fs::write(&hook, "#!/bin/sh\nexit 1\n").unwrap();
+        std::fs::set_permissions(
+            &hook,
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        git.run(["commit", "--allow-empty", "-m", "x"])
+            .await
+            .unwrap();
+    }
+
+    #[test]
+    fn kept_error_text_is_bounded_at_its_edge() {
+        assert_eq!(bounded(&vec![b'x'; STDERR_KEPT]).len(), STDERR_KEPT);
+        let cut = bounded(&vec![b'x'; STDERR_KEPT + 1]);
+        assert_eq!(cut.chars().count(), STDERR_KEPT + 1);
+        assert!(cut.starts_with('…'));
+    }
+}
