@@ -1,1 +1,2 @@
-//! Placeholder.
+//! The master.
+pub mod domain;

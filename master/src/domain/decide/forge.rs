@@ -1,0 +1,293 @@
+//! What is seen on the forge, and what became of our wishes there.
+
+use super::Context;
+use crate::domain::{
+    ci::{CheckFailure, CiReading},
+    decision::{
+        Attempts, EffectResult, LabelState, Note, Outcome, Refusal, UpstreamFact, kept_failures,
+    },
+    effect::Effect,
+    ids::CommitId,
+    transitions::{Event, OutOfBand, State},
+    workflow::{Kind, MAX_FACTS, Pause, PausedBy, Upstream},
+};
+
+impl Context<'_> {
+    /// Closes the open effect and applies what it led to.
+    pub(super) fn effect(self, result: EffectResult) -> Result<Outcome, Refusal> {
+        let state = self.workflow.underlying_state();
+        match result {
+            EffectResult::HeadMoved { head } => self.head_moved(state, head),
+            EffectResult::PullRequestOpened { number, head } => self
+                .underlying_draft()
+                .fact("pull_request", number)
+                .fact("head", head.as_str())
+                .with(|p| p.pull_request = Some(number))
+                .take(Event::PrCreated),
+            EffectResult::ChecksRerun => Ok(self
+                .underlying_draft()
+                .note_closing_effect(Note::ChecksRerun)),
+            EffectResult::Merged { commit } => self
+                .underlying_draft()
+                .fact("merged_commit", commit.as_str())
+                .with(|p| p.merged_commit = Some(commit))
+                .take(Event::MergeSucceeded),
+            EffectResult::Superseded { head } => self.effect_superseded(state, head),
+            EffectResult::MergeBlocked { reason } => self.merge_blocked(reason, None),
+            EffectResult::MergeConflict { paths } => self.conflict(paths),
+            EffectResult::MergeRefused { reason } => self
+                .underlying_draft()
+                .because(reason)
+                .take(Event::MergeRefused),
+            EffectResult::Spent { reason } => self.spent(state, reason),
+        }
+    }
+
+    fn head_moved(self, state: State, head: CommitId) -> Result<Outcome, Refusal> {
+        if state == State::ConflictResolving {
+            return self.conflict_round_with(String::new(), |p| p.head = Some(head));
+        }
+        self.underlying_draft()
+            .fact("head", head.as_str())
+            .with(|p| p.head = Some(head))
+            .take(Event::ChangePushed)
+    }
+
+    fn effect_superseded(self, state: State, head: CommitId) -> Result<Outcome, Refusal> {
+        match state {
+            State::Merging => self.merge_blocked(format!("the head moved to {head}"), Some(head)),
+            State::Discovered
+            | State::Analyzing
+            | State::Implementing
+            | State::AwaitingCi
+            | State::ConflictResolving
+            | State::Escalating
+            | State::Reviewing
+            | State::Paused
+            | State::Merged
+            | State::CreatedPr
+            | State::Abandoned
+            | State::Stuck => self.superseded(Some(head), None),
+        }
+    }
+
+    fn merge_blocked(self, reason: String, head: Option<CommitId>) -> Result<Outcome, Refusal> {
+        let rounds = self.workflow.progress().counters.merge_rounds;
+        let draft = self.underlying_draft().because(reason);
+        if rounds >= self.policy.merge_rounds {
+            return draft.fact("merge_rounds", rounds).take(Event::MergeRefused);
+        }
+        draft
+            .with(|p| {
+                p.counters.merge_rounds += 1;
+                p.head = head.or(p.head.take());
+            })
+            .take(Event::MergeBlocked)
+    }
+
+    /// Decides about the checks of `head`; a reading for another head is old news.
+    pub(super) fn ci(self, head: &CommitId, reading: CiReading) -> Result<Outcome, Refusal> {
+        let progress = self.workflow.progress();
+        if progress.state != State::AwaitingCi || progress.head.as_ref() != Some(head) {
+            return Ok(Outcome::Unchanged);
+        }
+        match reading {
+            CiReading::Pending => Ok(Outcome::Unchanged),
+            CiReading::Green => self
+                .draft()
+                .fact("head", head.as_str())
+                .with(|p| p.facts.ci_failures.clear())
+                .take(Event::CiGreen),
+            CiReading::Red { is_flaky, failures } => self.red(head, is_flaky, failures),
+            CiReading::Exhausted { reason } => {
+                self.draft().because(reason).take(Event::CiPollingExhausted)
+            }
+        }
+    }
+
+    fn red(
+        self,
+        head: &CommitId,
+        is_flaky: bool,
+        failures: Vec<CheckFailure>,
+    ) -> Result<Outcome, Refusal> {
+        let counters = self.workflow.progress().counters;
+        let names: Vec<String> = failures
+            .iter()
+            .map(|f| format!("{} ({})", f.name, f.conclusion))
+            .collect();
+        let draft = self
+            .draft()
+            .because(format!("red: {}", names.join(", ")))
+            .fact("head", head.as_str())
+            .fact("is_flaky", is_flaky);
+        if is_flaky && counters.ci_flake_retries_remaining > 0 {
+            return draft
+                .with(|p| p.counters.ci_flake_retries_remaining -= 1)
+                .opening(Effect::RerunChecks {
+                    commit: head.clone(),
+                })
+                .take(Event::CiFlakeRetry);
+        }
+        let draft = draft.with(|p| p.facts.ci_failures = kept_failures(failures));
+        if is_flaky && self.policy.ci_flake_hard_ceiling {
+            return draft.take(Event::CiFlakeRetriesExhausted);
+        }
+        if counters.ci_red_rounds >= self.policy.ci_red_rounds {
+            return draft
+                .fact("ci_red_rounds", counters.ci_red_rounds)
+                .take(Event::CiRedRepeated);
+        }
+        draft
+            .with(|p| p.counters.ci_red_rounds += 1)
+            .take(Event::CiRedFixable)
+    }
+
+    /// The head can't be merged into its base.
+    pub(super) fn conflict(self, mut paths: Vec<String>) -> Result<Outcome, Refusal> {
+        paths.truncate(MAX_FACTS);
+        self.underlying_draft()
+            .because(format!("conflict in {}", paths.join(", ")))
+            .fact("paths", paths.clone())
+            .with(|p| p.facts.conflict_paths = paths)
+            .take(Event::ConflictDetected)
+    }
+
+    /// The branch is at `head`, whoever moved it.
+    pub(super) fn head_seen(self, head: CommitId) -> Result<Outcome, Refusal> {
+        let progress = self.workflow.progress();
+        if progress.head.as_ref() == Some(&head) {
+            return Ok(Outcome::Unchanged);
+        }
+        let moves = progress.counters.head_moves;
+        let is_spent = moves >= self.policy.head_moves;
+        let draft = self
+            .draft()
+            .fact("head", head.as_str())
+            .fact("was", progress.head.as_ref().map(CommitId::as_str))
+            .fact("head_moves", moves);
+        match (progress.state, is_spent) {
+            (State::AwaitingCi, true) => draft
+                .because(format!("the head moved {moves} times already"))
+                .take(Event::CiPollingExhausted),
+            (State::AwaitingCi, false) => {
+                let now = self.now;
+                Ok(draft
+                    .with(|p| {
+                        p.counters.head_moves += 1;
+                        p.head = Some(head);
+                        p.awaiting_ci_started_at = Some(now);
+                    })
+                    .note_restarting_checks(Note::CiWaitRestarted))
+            }
+            (State::Reviewing, true) => draft.take(Event::HeadMovesExhausted),
+            (State::Reviewing, false) => draft
+                .with(|p| {
+                    p.counters.head_moves += 1;
+                    p.head = Some(head);
+                })
+                .take(Event::HeadMoved),
+            (State::Merging, _) => {
+                self.merge_blocked(format!("the head moved to {head}"), Some(head))
+            }
+            (
+                State::Discovered
+                | State::Analyzing
+                | State::Implementing
+                | State::ConflictResolving
+                | State::Escalating,
+                _,
+            ) => Ok(draft.with(|p| p.head = Some(head)).note(Note::HeadRecorded)),
+            // PAUSED compares on resume; the terminal ones are over.
+            (
+                State::Paused | State::Merged | State::CreatedPr | State::Abandoned | State::Stuck,
+                _,
+            ) => Ok(Outcome::Unchanged),
+        }
+    }
+
+    /// The label gate.
+    pub(super) fn label(self, label: LabelState) -> Result<Outcome, Refusal> {
+        let progress = self.workflow.progress();
+        match (label, progress.pause) {
+            (LabelState::Absent, None) if !progress.state.is_terminal() => {
+                let was = progress.state;
+                Ok(self.pausing(was, PausedBy::Label, OutOfBand::OptInLabelRemoved))
+            }
+            (LabelState::Present, Some(pause)) if pause.by == PausedBy::Label => {
+                Ok(self.resuming(pause, OutOfBand::OptInLabelRestored))
+            }
+            (LabelState::Absent | LabelState::Present, _) => Ok(Outcome::Unchanged),
+        }
+    }
+
+    pub(super) fn pausing(self, was: State, by: PausedBy, event: OutOfBand) -> Outcome {
+        self.draft()
+            .fact("pre_pause_state", was.as_str())
+            .with(|p| p.pause = Some(Pause { was, by }))
+            .move_out_of_band(State::Paused, event, Attempts::PendingCancelled)
+    }
+
+    /// Paused time counts towards no timer: the waits of the state begin anew.
+    pub(super) fn resuming(self, pause: Pause, event: OutOfBand) -> Outcome {
+        let now = self.now;
+        self.draft()
+            .with(|p| {
+                p.pause = None;
+                match pause.was {
+                    State::AwaitingCi => p.awaiting_ci_started_at = Some(now),
+                    State::Merging => p.merging_started_at = Some(now),
+                    State::Discovered
+                    | State::Analyzing
+                    | State::Implementing
+                    | State::ConflictResolving
+                    | State::Escalating
+                    | State::Reviewing
+                    | State::Paused
+                    | State::Merged
+                    | State::CreatedPr
+                    | State::Abandoned
+                    | State::Stuck => {}
+                }
+            })
+            .move_out_of_band(pause.was, event, Attempts::Kept)
+    }
+
+    /// Facts that end an item win over everything, a pause too. STUCK has one exit: it only keeps them.
+    pub(super) fn upstream(self, fact: UpstreamFact) -> Result<Outcome, Refusal> {
+        let progress = self.workflow.progress();
+        if progress.state == State::Stuck {
+            let ended = match fact {
+                UpstreamFact::Closed => Upstream::Closed,
+                UpstreamFact::Merged { .. } => Upstream::Merged,
+            };
+            if progress.upstream.as_ref() == Some(&ended) {
+                return Ok(Outcome::Unchanged);
+            }
+            return Ok(self
+                .draft()
+                .with(|p| p.upstream = Some(ended))
+                .note(Note::UpstreamEnded));
+        }
+        if progress.state.is_terminal() {
+            return Ok(Outcome::Unchanged);
+        }
+        match (fact, self.workflow.kind) {
+            (UpstreamFact::Merged { commit }, Kind::PullRequest) => Ok(self
+                .draft()
+                .fact("merged_commit", commit.as_ref().map(CommitId::as_str))
+                .with(|p| {
+                    p.pause = None;
+                    p.merged_commit = commit;
+                })
+                .move_out_of_band(
+                    State::Merged,
+                    OutOfBand::UpstreamMerged,
+                    Attempts::Cancelled,
+                )),
+            (UpstreamFact::Merged { .. }, Kind::Issue) | (UpstreamFact::Closed, _) => {
+                self.draft().take(Event::UpstreamClosed)
+            }
+        }
+    }
+}
