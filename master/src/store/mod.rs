@@ -1,0 +1,324 @@
+//! What is kept: the one place that knows sqlx.
+//!
+//! [`Store`] and [`Tx`] are a seam of domain operations, object-safe, with one implementation a
+//! database (`sqlite/`), and one contract suite that each must pass (`contract.rs`). Reads on [`Store`]
+//! see what was last committed; everything that is decided on is read and written in one [`Tx`]. Instants
+//! are arguments, but those of leases: they are stamped and compared by the database's own clock.
+
+mod contract;
+pub mod model;
+pub mod sqlite;
+
+use async_trait::async_trait;
+
+use crate::domain::{
+    attempt::Attempt,
+    ids::{
+        AttemptId, CheckId, CommitId, EffectId, InstanceId, LeaseKey, RepositoryId, RequestId,
+        WorkerId, WorkflowId,
+    },
+    time::Timestamp,
+    workflow::Workflow,
+};
+use model::{
+    BeatWrite, CheckRun, ClaimRequest, Claimed, EventRow, ForgeItem, LeaseRow, LockedWorkflow,
+    NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
+    WorkflowFilter, WorkflowRow,
+};
+
+/// How much later than its time-to-live a lease may be reaped, in seconds. Covers the error of the
+/// database's clock and the time that a beat was under way.
+pub const REAP_MARGIN_SECONDS: u32 = 5;
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database does not answer, is busy beyond its deadline, full or read-only. Worth a retry.
+    #[error("{operation}: the database is not available")]
+    Unavailable {
+        operation: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A stored value that no version wrote.
+    #[error("{table}.{column} of {id} holds an impossible value: {reason}")]
+    Corrupt {
+        table: &'static str,
+        column: &'static str,
+        id: String,
+        reason: String,
+    },
+    /// A write would break the named constraint; the constraints are part of this contract.
+    #[error("constraint {0} does not allow it")]
+    Constraint(Constraint),
+    /// The row is not as it was when it was read.
+    #[error("{0} was changed by somebody else meanwhile")]
+    LostRace(&'static str),
+    /// Another process has the database open.
+    #[error("the database {path} is in use by {holder}")]
+    Locked { path: String, holder: String },
+    /// A newer master has migrated the database.
+    #[error("the database's schema is at migration {found}, this master knows {known}: upgrade it")]
+    SchemaAhead { found: i64, known: i64 },
+    /// A migration failed.
+    #[error("migrate the database")]
+    Migrate(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The constraints that callers branch on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Constraint {
+    RepositoryName,
+    OneLiveWorkflow,
+    OneLiveAttempt,
+    OneOpenEffect,
+    OneOpenPullRequest,
+    ItemRequest,
+}
+
+impl std::fmt::Display for Constraint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::RepositoryName => "uq_repository_name",
+            Self::OneLiveWorkflow => "uq_one_live_workflow",
+            Self::OneLiveAttempt => "uq_one_live_attempt",
+            Self::OneOpenEffect => "uq_one_open_effect",
+            Self::OneOpenPullRequest => "uq_open_pull_request",
+            Self::ItemRequest => "uq_item_request",
+        })
+    }
+}
+
+/// A database.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Starts a transaction that can write. On SQLite it waits for the one before it.
+    async fn begin(&self) -> Result<Box<dyn Tx>, Error>;
+
+    /// Answers if the database does.
+    async fn ping(&self) -> Result<(), Error>;
+
+    /// Ends all connections; further calls fail.
+    async fn close(&self);
+
+    async fn repository(&self, id: RepositoryId) -> Result<Option<Repository>, Error>;
+    async fn repository_by_name(&self, name: &str) -> Result<Option<Repository>, Error>;
+    /// By name, those after `after`.
+    async fn repositories(&self, after: &str, limit: u32) -> Result<Vec<Repository>, Error>;
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, Error>;
+    /// By id, those after `after`.
+    async fn workflows(
+        &self,
+        filter: &WorkflowFilter,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowRow>, Error>;
+    /// The newest workflow of an item.
+    async fn workflow_of_item(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<WorkflowRow>, Error>;
+    /// The newest `limit`, oldest first.
+    async fn attempts_of(&self, workflow: WorkflowId, limit: u32)
+    -> Result<Vec<AttemptRow>, Error>;
+    /// Oldest first, those after `after`; of one workflow or of all.
+    async fn events(
+        &self,
+        workflow: Option<WorkflowId>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, Error>;
+    /// The newest `limit` of one workflow, oldest first.
+    async fn newest_events(&self, workflow: WorkflowId, limit: u32)
+    -> Result<Vec<EventRow>, Error>;
+    /// Live leases with what their last beats said, by attempt id.
+    async fn sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error>;
+    async fn open_effect_of(&self, workflow: WorkflowId) -> Result<Option<OpenEffectRow>, Error>;
+    /// Open effects whose next try is due at `now` and whose workflow is not paused; oldest first.
+    async fn due_effects(&self, now: Timestamp, limit: u32) -> Result<Vec<OpenEffectRow>, Error>;
+    /// Workflows in AWAITING_CI without an open effect whose next poll is due at `now`.
+    async fn due_ci_polls(&self, now: Timestamp, limit: u32) -> Result<Vec<WorkflowId>, Error>;
+    /// Workflows that should have live work but may lack it: DISCOVERED ones, those in a state with an
+    /// attempt but with neither a live attempt nor an open effect, and those in AWAITING_CI whose
+    /// newest check runs have neither a conclusion nor a live attempt, or that have no check of their
+    /// head. Not more than `limit`, by id, after `after`.
+    async fn workflows_without_work(
+        &self,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowId>, Error>;
+    /// Pending attempts that were picked up `max_pickups` times (their repository's policy) or had
+    /// [`MAX_UNCHARGED_ERRORS`](crate::domain::attempt::MAX_UNCHARGED_ERRORS), of workflows that are not
+    /// terminal; by id, after `after`.
+    async fn spent_attempts(
+        &self,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<(AttemptId, WorkflowId)>, Error>;
+    /// Leases whose time-to-live and margin have passed by the database's clock; by attempt id, after
+    /// `after`.
+    async fn stale_leases(
+        &self,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<StaleLease>, Error>;
+
+    /// Prolongs leases, each to `age` before the database's now, never back, and says which are still
+    /// there: key and owner must match. Committed when it returns.
+    async fn flush_beats(
+        &self,
+        owner: InstanceId,
+        beats: &[BeatWrite],
+    ) -> Result<Vec<LeaseKey>, Error>;
+    /// Keeps the last values of beats, of leases that still have the fence. Notes that the worker beat.
+    async fn record_progress(
+        &self,
+        worker: WorkerId,
+        progress: &[ProgressRow],
+        now: Timestamp,
+    ) -> Result<(), Error>;
+
+    async fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error>;
+    async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error>;
+
+    async fn forge_item(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<ForgeItem>, Error>;
+    /// Open items with `label`, by number, after `after`.
+    async fn forge_items_with_label(
+        &self,
+        repository: RepositoryId,
+        label: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeItem>, Error>;
+    /// The newest pull request with this head ref, open ones first.
+    async fn forge_pull_request(
+        &self,
+        repository: RepositoryId,
+        head_ref: &str,
+    ) -> Result<Option<ForgeItem>, Error>;
+    /// The newest run of each check of a commit, by name.
+    async fn check_runs(
+        &self,
+        workflow: WorkflowId,
+        commit: &CommitId,
+    ) -> Result<Vec<CheckRun>, Error>;
+}
+
+pub use model::AttemptRow;
+
+/// One transaction. Dropped without [`commit`](Tx::commit) it leaves nothing behind.
+#[async_trait]
+pub trait Tx: Send {
+    /// Makes all of it durable. After an error nobody knows whether it is: read before repeating.
+    async fn commit(self: Box<Self>) -> Result<(), Error>;
+
+    async fn insert_repository(&mut self, repository: &Repository) -> Result<(), Error>;
+
+    /// The workflow and its repository, locked until the transaction ends.
+    async fn lock_workflow(&mut self, id: WorkflowId) -> Result<Option<LockedWorkflow>, Error>;
+    async fn insert_workflow(&mut self, workflow: &Workflow, now: Timestamp) -> Result<(), Error>;
+    /// Writes the progress. [`Error::LostRace`] where the version is not the locked one's; the locked
+    /// one's grows by one. `state_since` becomes `now` where the state changed.
+    async fn update_workflow(
+        &mut self,
+        locked: &mut LockedWorkflow,
+        now: Timestamp,
+    ) -> Result<(), Error>;
+    /// Workflows of the repository past DISCOVERED and not terminal (PAUSED ones count).
+    async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error>;
+    /// The newest workflow of an item, read inside this transaction.
+    async fn newest_workflow_of_item(
+        &mut self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<WorkflowRow>, Error>;
+    async fn set_ci_poll(
+        &mut self,
+        workflow: WorkflowId,
+        polls: u32,
+        next_poll_at: Timestamp,
+    ) -> Result<(), Error>;
+
+    async fn append_event(&mut self, event: &NewEvent) -> Result<(), Error>;
+
+    async fn insert_attempt(&mut self, attempt: &Attempt, priority: i32) -> Result<(), Error>;
+    async fn attempt(&mut self, id: AttemptId) -> Result<Option<Attempt>, Error>;
+    /// Pending and in-progress ones, checks' too; by id.
+    async fn live_attempts(&mut self, workflow: WorkflowId) -> Result<Vec<Attempt>, Error>;
+    /// Writes all that changes of an attempt.
+    async fn update_attempt(&mut self, attempt: &Attempt) -> Result<(), Error>;
+
+    /// Leases up to `request.nonces.len()` pending attempts that fit, in the order: priority, then the
+    /// repository with fewest attempts in progress, then age. An attempt fits where its `not_before` has
+    /// passed, its workflow is in the state of its role (AWAITING_CI for checks) and has a head, and an
+    /// offer names its role and tier with a kill budget of at most a third of its time-to-live. Attempts
+    /// that the same owner already holds under the same request id come first, as they are, and count
+    /// towards the number. Each new lease: status in_progress, fence and pickups grow by one,
+    /// `started_at` and the worker set, and the lease row inserted.
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Error>;
+    async fn set_attempt_commit(
+        &mut self,
+        attempt: AttemptId,
+        commit: &CommitId,
+    ) -> Result<(), Error>;
+    async fn lease(&mut self, attempt: AttemptId) -> Result<Option<LeaseRow>, Error>;
+    async fn leases_of_worker(&mut self, worker: WorkerId) -> Result<Vec<LeaseRow>, Error>;
+    /// Ends a lease. False where there is none with that key.
+    async fn delete_lease(&mut self, key: LeaseKey) -> Result<bool, Error>;
+    /// Ends a lease if its time-to-live and margin have passed by the database's clock. False where it
+    /// was prolonged, or is gone.
+    async fn delete_stale_lease(&mut self, key: LeaseKey) -> Result<bool, Error>;
+    async fn set_lease_unconfirmed(&mut self, key: LeaseKey) -> Result<(), Error>;
+
+    async fn open_effect(&mut self, effect: &OpenEffectRow) -> Result<(), Error>;
+    async fn open_effect_of(
+        &mut self,
+        workflow: WorkflowId,
+    ) -> Result<Option<OpenEffectRow>, Error>;
+    /// Writes tries, waits, next try, first failure and what it waits for, of an open effect.
+    async fn update_effect(&mut self, effect: &OpenEffectRow) -> Result<(), Error>;
+    /// False where it was closed already.
+    async fn close_effect(&mut self, effect: EffectId, now: Timestamp) -> Result<bool, Error>;
+
+    async fn worker(&mut self, id: WorkerId) -> Result<Option<WorkerRow>, Error>;
+    /// Inserts, or replaces all but the id.
+    async fn put_worker(&mut self, worker: &WorkerRow) -> Result<(), Error>;
+
+    async fn forge_item(
+        &mut self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<ForgeItem>, Error>;
+    async fn forge_item_by_request(
+        &mut self,
+        request: RequestId,
+    ) -> Result<Option<ForgeItem>, Error>;
+    /// The newest open pull request with this head ref.
+    async fn open_forge_pull_request(
+        &mut self,
+        repository: RepositoryId,
+        head_ref: &str,
+    ) -> Result<Option<ForgeItem>, Error>;
+    /// One more than the highest number so far; 1 for the first.
+    async fn next_item_number(&mut self, repository: RepositoryId) -> Result<u64, Error>;
+    async fn insert_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error>;
+    /// Writes labels, whether it is open, and the merged commit.
+    async fn update_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error>;
+
+    async fn insert_check_run(&mut self, run: &CheckRun) -> Result<(), Error>;
+    async fn check_run(&mut self, id: CheckId) -> Result<Option<CheckRun>, Error>;
+    /// The newest run of each check of a commit, by name.
+    async fn check_runs(
+        &mut self,
+        workflow: WorkflowId,
+        commit: &CommitId,
+    ) -> Result<Vec<CheckRun>, Error>;
+    /// Writes conclusion, exit status, log tail and `changed_at`.
+    async fn update_check_run(&mut self, run: &CheckRun) -> Result<(), Error>;
+}

@@ -1,0 +1,293 @@
+//! What the store takes and gives, where the domain has no type of its own for it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    attempt::{Attempt, Role},
+    ci::Conclusion,
+    decision::EventKind,
+    effect::Effect,
+    ids::{
+        AttemptId, CheckId, CommitId, EffectId, InstanceId, LeaseKey, Nonce, RepositoryId,
+        RequestId, WorkerId, WorkflowId,
+    },
+    policy::Policy,
+    time::Timestamp,
+    transitions::State,
+    workflow::{Kind, Workflow},
+};
+
+/// A repository that Pointsman may write to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    pub id: RepositoryId,
+    pub name: String,
+    pub git_url: String,
+    pub base_ref: String,
+    /// The opt-in label.
+    pub label: String,
+    /// Command of the one check; `None`: it has none.
+    pub ci_command: Option<String>,
+    pub policy: Policy,
+    pub created_at: Timestamp,
+}
+
+/// A workflow as it was last committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowRow {
+    pub workflow: Workflow,
+    pub repository_name: String,
+    pub priority: i32,
+    pub version: u64,
+    /// When the present state was entered.
+    pub state_since: Timestamp,
+    pub ci_polls: u32,
+    pub ci_next_poll_at: Option<Timestamp>,
+    pub updated_at: Timestamp,
+}
+
+/// A workflow that nobody else can write until the transaction ends. Whoever is to change one asks for
+/// this value; only the store makes it.
+#[derive(Debug, Clone)]
+pub struct LockedWorkflow {
+    pub workflow: Workflow,
+    pub repository: Repository,
+    pub priority: i32,
+    pub version: u64,
+    pub state_since: Timestamp,
+    pub ci_polls: u32,
+}
+
+/// Which workflows to list; an empty filter lists all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkflowFilter {
+    pub repository: Option<RepositoryId>,
+    pub states: Vec<State>,
+    pub kind: Option<Kind>,
+}
+
+/// An attempt with the facts about it that the domain does not decide on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptRow {
+    pub attempt: Attempt,
+    /// The worker of the newest lease.
+    pub worker: Option<WorkerId>,
+    pub check_name: Option<String>,
+}
+
+/// One row for the history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    pub workflow: WorkflowId,
+    pub attempt: Option<AttemptId>,
+    pub occurred_at: Timestamp,
+    pub kind: EventKind,
+    pub from: State,
+    pub to: State,
+    pub actor: String,
+    pub reason: String,
+    /// One JSON object.
+    pub detail: serde_json::Value,
+}
+
+/// One row of the history. The kind stays text: a newer master may have written one that this one does
+/// not know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRow {
+    pub sequence: u64,
+    pub workflow: WorkflowId,
+    pub attempt: Option<AttemptId>,
+    pub occurred_at: Timestamp,
+    pub kind: String,
+    pub from: State,
+    pub to: State,
+    pub actor: String,
+    pub reason: String,
+    pub detail: serde_json::Value,
+}
+
+/// One way in which a worker runs harnesses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileRow {
+    pub name: String,
+    pub roles: Vec<Role>,
+    pub tiers: Vec<u32>,
+    pub kill_budget: Duration,
+}
+
+/// A worker as it registered last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerRow {
+    pub id: WorkerId,
+    pub instance: InstanceId,
+    pub name: String,
+    pub host: String,
+    pub boot_id: String,
+    pub version: String,
+    pub state_directory: StateDirectory,
+    pub capacity: u32,
+    pub roles: Vec<Role>,
+    pub labels: Vec<String>,
+    pub profiles: Vec<ProfileRow>,
+    pub registered_at: Timestamp,
+    pub last_beat_at: Timestamp,
+}
+
+/// Identity of a worker's locked state directory: equal ones prove that the earlier process is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateDirectory {
+    pub device: u64,
+    pub inode: u64,
+    /// 0 where the file system records none.
+    pub created_at_nanos: i64,
+}
+
+/// What a worker can take now.
+#[derive(Debug, Clone)]
+pub struct ClaimRequest {
+    pub worker: WorkerId,
+    pub instance: InstanceId,
+    pub request: RequestId,
+    /// An attempt fits where one of these does; the first that does is used.
+    pub offers: Vec<Offer>,
+    /// One for each lease that may be made, and so the most that are.
+    pub nonces: Vec<Nonce>,
+}
+
+/// A role that a worker takes, at these tiers, by this profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    pub role: Role,
+    /// Empty: every tier.
+    pub tiers: Vec<u32>,
+    /// Empty for checks, which run without a profile.
+    pub profile: String,
+    pub kill_budget: Duration,
+}
+
+/// A lease that a claim made, or found made by the same request before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimed {
+    pub attempt: Attempt,
+    pub lease: LeaseRow,
+    /// Made by an earlier call with the same request id.
+    pub is_repeated: bool,
+}
+
+/// A live lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRow {
+    pub key: LeaseKey,
+    pub workflow: WorkflowId,
+    pub owner: InstanceId,
+    pub worker: WorkerId,
+    pub profile: String,
+    pub is_unconfirmed: bool,
+    /// By the database's clock.
+    pub leased_at: Timestamp,
+    /// By the database's clock.
+    pub heartbeat_at: Timestamp,
+    pub ttl_seconds: u32,
+}
+
+/// A lease that may be reaped, if the reaper has seen it unchanged for long enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StaleLease {
+    pub key: LeaseKey,
+    pub workflow: WorkflowId,
+    pub owner: InstanceId,
+    pub heartbeat_at: Timestamp,
+    pub ttl_seconds: u32,
+}
+
+/// A beat of one lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BeatWrite {
+    pub key: LeaseKey,
+    /// How long ago it was received, measured monotonically.
+    pub age: Duration,
+}
+
+/// What the last beat of a lease said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgressRow {
+    pub key: LeaseKey,
+    /// `preparing`, `running` or `finishing`.
+    pub phase: String,
+    /// 0 while there is no harness.
+    pub subprocess_pid: u32,
+    pub subprocess_starttime: u64,
+    pub last_output_at: Option<Timestamp>,
+    pub log_bytes: u64,
+}
+
+/// A live lease with what its last beat said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRow {
+    pub lease: LeaseRow,
+    pub role: Role,
+    pub tier: u32,
+    pub worker_name: String,
+    pub host: String,
+    /// `None` until a beat named it.
+    pub progress: Option<ProgressRow>,
+}
+
+/// An effect that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenEffectRow {
+    pub id: EffectId,
+    pub workflow: WorkflowId,
+    pub attempt: Option<AttemptId>,
+    pub effect: Effect,
+    /// Failed or unanswered writes.
+    pub tries: u32,
+    /// Looks that found that it must wait.
+    pub waits: u32,
+    pub next_try_at: Timestamp,
+    pub first_failure_at: Option<Timestamp>,
+    /// Why it is not done yet, for people; empty while nothing is in the way.
+    pub waiting_for: String,
+    pub opened_at: Timestamp,
+}
+
+/// An issue or pull request of the built-in forge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgeItem {
+    pub repository: RepositoryId,
+    pub number: u64,
+    pub kind: Kind,
+    pub title: String,
+    pub body: String,
+    /// Sorted, without repeats.
+    pub labels: Vec<String>,
+    pub is_open: bool,
+    /// Set on pull requests alone.
+    pub head_ref: Option<String>,
+    pub base_ref: String,
+    pub merged_commit: Option<CommitId>,
+    pub request: Option<RequestId>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// One run of one check of the built-in forge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckRun {
+    pub id: CheckId,
+    pub repository: RepositoryId,
+    pub workflow: WorkflowId,
+    pub name: String,
+    pub command: String,
+    pub commit: CommitId,
+    /// 1 for the first; the newest counts.
+    pub run: u32,
+    /// `None` while it waits or runs.
+    pub conclusion: Option<Conclusion>,
+    pub exit_status: Option<u32>,
+    pub log_tail: String,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+}
