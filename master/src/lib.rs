@@ -5,4 +5,5 @@
 
 pub mod clock;
 pub mod domain;
+pub mod forge;
 pub mod store;
