@@ -175,6 +175,13 @@ impl Workflow {
         Self::assemble(identity, progress)
     }
 
+    /// The same workflow with a plan that was made before it: its issue's.
+    #[must_use]
+    pub fn with_plan(mut self, plan: Option<String>) -> Self {
+        self.progress.facts.plan = plan;
+        self
+    }
+
     /// A workflow as it was stored. A PAUSED row from an older version, without the state that it was
     /// paused in, resumes to DISCOVERED.
     pub fn restore(identity: Identity, mut progress: Progress) -> Result<Self, UnexpectedPause> {

@@ -1,0 +1,237 @@
+//! Leases: how attempts get into workers' hands, and how unstarted ones come back.
+
+use serde_json::json;
+
+use super::{
+    Error, Service,
+    apply::{Cause, lease_facts},
+};
+use crate::{
+    domain::{
+        attempt::{Attempt, AttemptStatus, Role, Subject},
+        decision::Note,
+        ids::{CommitId, InstanceId, LeaseKey, Nonce, RequestId, WorkerId},
+        time::Timestamp,
+        transitions::State,
+        workflow::{Kind, Workflow},
+    },
+    store::{
+        Tx,
+        model::{CheckRun, ClaimRequest, Claimed, LeaseRow, LockedWorkflow, Offer, Repository, WorkerRow},
+    },
+};
+
+/// Kill budget of a check that no profile offers: five seconds from TERM to KILL, and five to be sure.
+const CHECK_KILL_BUDGET: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A worker that can take attempts.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    pub worker: WorkerId,
+    pub instance: InstanceId,
+    pub request: RequestId,
+    pub max: u32,
+}
+
+/// A lease with everything that its harness needs.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    pub attempt: Attempt,
+    pub lease: LeaseRow,
+    pub workflow: Workflow,
+    pub repository: Repository,
+    pub checkout_commit: CommitId,
+    pub check: Option<CheckRun>,
+}
+
+impl Service {
+    /// Leases up to `max` attempts that fit the worker. The same request again gets the same leases.
+    pub async fn claim(&self, claim: Claim) -> Result<Vec<Grant>, Error> {
+        let now = self.now();
+        let worker = self.known_worker(claim.worker, claim.instance).await?;
+        let mut tx = self.store().begin().await?;
+        let request = ClaimRequest {
+            worker: claim.worker,
+            instance: claim.instance,
+            request: claim.request,
+            offers: offers(&worker),
+            nonces: (0..claim.max)
+                .map(|_| Nonce(self.ports.chance.nonce()))
+                .collect(),
+        };
+        let claimed = tx.claim(&request).await?;
+        if claimed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut grants = Vec::with_capacity(claimed.len());
+        for claimed in claimed {
+            grants.extend(self.grant(tx.as_mut(), claimed, now).await?);
+        }
+        tx.commit().await?;
+        Ok(grants)
+    }
+
+    /// The worker, if this is its newest process.
+    pub async fn known_worker(
+        &self,
+        id: WorkerId,
+        instance: InstanceId,
+    ) -> Result<WorkerRow, Error> {
+        match self.store().worker(id).await? {
+            Some(worker) if worker.instance == instance => Ok(worker),
+            Some(_) | None => Err(Error::UnknownInstance { id: id.to_string() }),
+        }
+    }
+
+    async fn grant(
+        &self,
+        tx: &mut dyn Tx,
+        claimed: Claimed,
+        now: Timestamp,
+    ) -> Result<Option<Grant>, Error> {
+        let Claimed {
+            mut attempt,
+            lease,
+            is_repeated,
+        } = claimed;
+        let Some(locked) = tx.lock_workflow(attempt.workflow).await? else {
+            return Ok(None);
+        };
+        let check = match attempt.subject {
+            Subject::Workflow => None,
+            Subject::Check(id) => tx.check_run(id).await?,
+        };
+        if !is_repeated {
+            self.fix_commit(tx, &locked, &mut attempt, check.as_ref())
+                .await?;
+            let cause = Cause::new(format!("worker:{}", lease.worker), now).of(attempt.id);
+            let mut detail = lease_facts(lease.key);
+            detail["role"] = attempt.role.as_str().into();
+            detail["pickup_count"] = attempt.pickup_count.into();
+            self.note(tx, &locked, Note::AttemptLeased, detail, &cause)
+                .await?;
+        }
+        let Some(checkout_commit) = attempt.commit.clone() else {
+            return Ok(None);
+        };
+        Ok(Some(Grant {
+            attempt,
+            lease,
+            workflow: locked.workflow,
+            repository: locked.repository,
+            checkout_commit,
+            check,
+        }))
+    }
+
+    /// Fixes the commit that the lease is against: a verdict counts for it, and for nothing else.
+    async fn fix_commit(
+        &self,
+        tx: &mut dyn Tx,
+        locked: &LockedWorkflow,
+        attempt: &mut Attempt,
+        check: Option<&CheckRun>,
+    ) -> Result<(), Error> {
+        let commit = match check {
+            Some(run) => Some(run.commit.clone()),
+            None => start_commit(&locked.workflow).cloned(),
+        };
+        if let Some(commit) = &commit {
+            tx.set_attempt_commit(attempt.id, commit).await?;
+        }
+        attempt.commit = commit;
+        Ok(())
+    }
+
+    /// Gives a lease back. The pickup is refunded; a paused workflow's attempt is cancelled instead.
+    pub async fn release(
+        &self,
+        worker: WorkerId,
+        key: LeaseKey,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let now = self.now();
+        let (mut tx, mut locked, mut attempt) = self.begin_for_lease(worker, key).await?;
+        tx.delete_lease(key).await?;
+        let cause = Cause::new(format!("worker:{worker}"), now)
+            .because(reason)
+            .of(attempt.id);
+        if locked.workflow.state() == State::Paused && attempt.subject == Subject::Workflow {
+            self.cancel_attempt(tx.as_mut(), &mut attempt, "released while paused", now)
+                .await?;
+        } else {
+            attempt.status = AttemptStatus::Pending;
+            attempt.pickup_count = attempt.pickup_count.saturating_sub(1);
+            tx.update_attempt(&attempt).await?;
+        }
+        let detail = json!({ "lock_fence": key.fence.0, "pickup_count": attempt.pickup_count });
+        self.note(tx.as_mut(), &locked, Note::AttemptReleased, detail, &cause)
+            .await?;
+        self.ensure_work(tx.as_mut(), &mut locked, now).await?;
+        tx.commit().await?;
+        self.wake().all();
+        Ok(())
+    }
+
+    /// Starts a transaction about a lease that `worker` holds: the workflow locked, the attempt read.
+    pub(super) async fn begin_for_lease(
+        &self,
+        worker: WorkerId,
+        key: LeaseKey,
+    ) -> Result<(Box<dyn Tx>, LockedWorkflow, Attempt), Error> {
+        let lost = || Error::LeaseLost {
+            attempt: key.attempt,
+        };
+        let known = self.store().attempt(key.attempt).await?.ok_or_else(|| Error::NotFound {
+            what: "attempt",
+            id: key.attempt.to_string(),
+        })?;
+        let mut tx = self.store().begin().await?;
+        let locked = tx
+            .lock_workflow(known.attempt.workflow)
+            .await?
+            .ok_or_else(|| Error::no_workflow(known.attempt.workflow))?;
+        let lease = tx.lease(key.attempt).await?.ok_or_else(lost)?;
+        if lease.key != key || lease.worker != worker {
+            return Err(lost());
+        }
+        let attempt = tx.attempt(key.attempt).await?.ok_or_else(lost)?;
+        Ok((tx, locked, attempt))
+    }
+}
+
+/// The commit that the next attempt of a workflow starts from.
+fn start_commit(workflow: &Workflow) -> Option<&CommitId> {
+    let progress = workflow.progress();
+    match workflow.kind {
+        Kind::Issue => progress.facts.kept_commit.as_ref().or(progress.head.as_ref()),
+        Kind::PullRequest => progress.head.as_ref(),
+    }
+}
+
+/// What a worker takes: each role that it wants and has a profile for. Checks need no profile.
+fn offers(worker: &WorkerRow) -> Vec<Offer> {
+    let mut offers: Vec<Offer> = worker
+        .profiles
+        .iter()
+        .flat_map(|profile| {
+            profile.roles.iter().map(|role| Offer {
+                role: *role,
+                tiers: profile.tiers.clone(),
+                profile: profile.name.clone(),
+                kill_budget: profile.kill_budget,
+            })
+        })
+        .filter(|offer| worker.roles.contains(&offer.role))
+        .collect();
+    let offers_checks = offers.iter().any(|offer| offer.role == Role::Ci);
+    if worker.roles.contains(&Role::Ci) && !offers_checks {
+        offers.push(Offer {
+            role: Role::Ci,
+            tiers: Vec::new(),
+            profile: String::new(),
+            kill_budget: CHECK_KILL_BUDGET,
+        });
+    }
+    offers
+}

@@ -1,0 +1,197 @@
+//! The use cases: one public method is one transaction, or a bounded number of them, each whole.
+//!
+//! Every transition has one shape: lock the workflow, `decide`, write row, event and next attempt,
+//! commit, and only then wake anyone (`apply.rs`, the only caller of `decide`). The clock is read once
+//! at the top of a method. Nobody else writes to the store, the built-in forge's own rows apart.
+
+mod apply;
+mod ci;
+mod complete;
+mod effects;
+mod items;
+mod leasing;
+mod observe;
+mod reading;
+mod reaping;
+mod repositories;
+mod scheduling;
+mod waiting;
+pub mod wake;
+mod work;
+mod workers;
+mod workflows;
+
+use std::sync::Arc;
+
+pub use complete::{Completed, Completion};
+pub use items::{LabelChange, SubmittedIssue};
+pub use leasing::{Claim, Grant};
+pub use observe::Observed;
+pub use reading::{StateMachine, WorkflowView};
+pub use repositories::NewRepository;
+pub use waiting::Waiting;
+pub use workers::Registration;
+use wake::Wake;
+
+use crate::{
+    clock::{Chance, Clock, Stopwatch},
+    domain::{
+        decision::Refusal,
+        ids::{AttemptId, CheckId, EffectId, RepositoryId, WorkflowId},
+        policy::Policy,
+    },
+    forge::{self, Forge},
+    store::{self, Store, model::Repository},
+};
+
+/// Whether a change did something, and the thing as it is after it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change<T> {
+    Changed(T),
+    /// It was so already.
+    Unchanged(T),
+}
+
+impl<T> Change<T> {
+    /// The thing as it is now.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Changed(value) | Self::Unchanged(value) => value,
+        }
+    }
+
+    pub fn is_changed(&self) -> bool {
+        matches!(self, Self::Changed(_))
+    }
+}
+
+/// Why a use case did not do what it was asked. Nothing was changed, unless a variant says otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A field of the request can't be so.
+    #[error("{field}: {reason}")]
+    Invalid { field: String, reason: String },
+    #[error("there is no {what} {id}")]
+    NotFound { what: &'static str, id: String },
+    #[error("{what} {id} exists already with other settings")]
+    AlreadyExists { what: &'static str, id: String },
+    /// The worker id is in use by another state directory that has beaten lately.
+    #[error(
+        "worker {id} is in use by another state directory that has beaten within the last {seconds} s"
+    )]
+    WorkerInUse { id: String, seconds: u64 },
+    /// This master does not know that process of the worker; it is to register.
+    #[error("worker {id} is not registered by this process: register again")]
+    UnknownInstance { id: String },
+    /// The lease is over, or was never that worker's.
+    #[error("the lease of attempt {attempt} is over")]
+    LeaseLost { attempt: AttemptId },
+    #[error("the workflow is at version {found}, not at {expected}: read it again")]
+    VersionMismatch { expected: u64, found: u64 },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error(transparent)]
+    Forge(#[from] forge::Error),
+}
+
+impl Error {
+    fn no_workflow(id: WorkflowId) -> Self {
+        Self::NotFound {
+            what: "workflow",
+            id: id.to_string(),
+        }
+    }
+
+    fn no_repository(name: &str) -> Self {
+        Self::NotFound {
+            what: "repository",
+            id: name.to_owned(),
+        }
+    }
+
+    fn invalid(field: &str, reason: impl Into<String>) -> Self {
+        Self::Invalid {
+            field: field.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// What the use cases stand on.
+pub struct Ports {
+    pub store: Arc<dyn Store>,
+    pub forge: Arc<dyn Forge>,
+    pub clock: Arc<dyn Clock>,
+    pub stopwatch: Arc<dyn Stopwatch>,
+    pub chance: Arc<dyn Chance>,
+    pub wake: Arc<Wake>,
+}
+
+/// Settings that hold for all repositories.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `ci_flake_retries` of workflows whose repository's policy does not say.
+    pub ci_flake_retries: u32,
+    /// Least time-to-live that a policy may set, in seconds: three beats and flushes and a reconnect.
+    pub least_ttl_seconds: u32,
+}
+
+/// The use cases. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    ports: Arc<Ports>,
+    settings: Arc<Settings>,
+}
+
+impl Service {
+    pub fn new(ports: Ports, settings: Settings) -> Self {
+        Self {
+            ports: Arc::new(ports),
+            settings: Arc::new(settings),
+        }
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.ports.store.as_ref()
+    }
+
+    fn now(&self) -> crate::domain::time::Timestamp {
+        self.ports.clock.now()
+    }
+
+    /// What wakes the claim loop and the sweeps.
+    pub fn wake(&self) -> &Wake {
+        &self.ports.wake
+    }
+
+    fn new_attempt_id(&self) -> AttemptId {
+        AttemptId(self.ports.chance.id())
+    }
+
+    fn new_workflow_id(&self) -> WorkflowId {
+        WorkflowId(self.ports.chance.id())
+    }
+
+    fn new_repository_id(&self) -> RepositoryId {
+        RepositoryId(self.ports.chance.id())
+    }
+
+    fn new_effect_id(&self) -> EffectId {
+        EffectId(self.ports.chance.id())
+    }
+
+    fn new_check_id(&self) -> CheckId {
+        CheckId(self.ports.chance.id())
+    }
+
+    /// The repository's policy with the master's own settings where it leaves them open.
+    fn policy(&self, repository: &Repository) -> Policy {
+        let mut policy = repository.policy.clone();
+        policy
+            .ci_flake_retries
+            .get_or_insert(self.settings.ci_flake_retries);
+        policy
+    }
+}

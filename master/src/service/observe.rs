@@ -1,0 +1,272 @@
+//! What the forge shows of an item, and what follows from it.
+//!
+//! Level-triggered: each look decides from what is true now. Facts that end a workflow come first, then
+//! the label, then the head.
+
+use super::{Error, Service, apply::Cause, items::Discovery};
+use crate::{
+    domain::{
+        decision::{Input, LabelState, UpstreamFact},
+        effect::Effect,
+        ids::{CommitId, RepositoryId, WorkflowId},
+        transitions::State,
+        workflow::{Kind, Workflow},
+    },
+    forge::Item,
+    store::{
+        Tx,
+        model::{LockedWorkflow, Repository, WorkflowFilter, WorkflowRow},
+    },
+};
+
+/// How many rows one read takes.
+const PAGE: u32 = 100;
+
+/// An item as it was seen, and where work on it starts: the tip of a pull request's branch; on an
+/// issue that of its own branch where there is one already, of the base branch otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed {
+    pub item: Item,
+    pub start: Option<CommitId>,
+}
+
+/// What one pass over a repository did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reconciled {
+    pub examined: u64,
+    pub changed: u64,
+    pub failed: u64,
+}
+
+impl Service {
+    /// Looks at an item; `None` where the forge has none with that number.
+    pub(super) async fn look(
+        &self,
+        repository: &Repository,
+        number: u64,
+    ) -> Result<Option<Observed>, Error> {
+        let Some(item) = self.ports.forge.item(repository, number).await? else {
+            return Ok(None);
+        };
+        let start = match item.kind {
+            Kind::PullRequest => item.head.clone(),
+            Kind::Issue => self.issue_start(repository, &item).await?,
+        };
+        Ok(Some(Observed { item, start }))
+    }
+
+    async fn issue_start(
+        &self,
+        repository: &Repository,
+        item: &Item,
+    ) -> Result<Option<CommitId>, Error> {
+        let workflow = self
+            .store()
+            .workflow_of_item(repository.id, item.number)
+            .await?;
+        if let Some(row) = workflow {
+            let own = self
+                .ports
+                .forge
+                .branch(repository, &row.workflow.head_ref)
+                .await?;
+            if own.is_some() {
+                return Ok(own);
+            }
+        }
+        Ok(self.ports.forge.branch(repository, &item.base_ref).await?)
+    }
+
+    /// Looks at a workflow's item afresh and applies what it shows. False: nothing new.
+    pub async fn refresh(&self, row: &WorkflowRow) -> Result<bool, Error> {
+        let repository = self.repository_of(row.workflow.repository).await?;
+        let Some(seen) = self.look(&repository, row.workflow.number).await? else {
+            return Ok(false);
+        };
+        let now = self.now();
+        let mut tx = self.store().begin().await?;
+        let Some(mut locked) = tx.lock_workflow(row.workflow.id).await? else {
+            return Ok(false);
+        };
+        let is_changed = self
+            .observe(tx.as_mut(), &mut locked, &seen, &Cause::new("forge", now))
+            .await?;
+        if is_changed {
+            tx.commit().await?;
+            self.wake().all();
+        }
+        Ok(is_changed)
+    }
+
+    pub(super) async fn repository_of(&self, id: RepositoryId) -> Result<Repository, Error> {
+        self.store()
+            .repository(id)
+            .await?
+            .ok_or_else(|| Error::NotFound {
+                what: "repository",
+                id: id.to_string(),
+            })
+    }
+
+    async fn observe(
+        &self,
+        tx: &mut dyn Tx,
+        locked: &mut LockedWorkflow,
+        seen: &Observed,
+        cause: &Cause,
+    ) -> Result<bool, Error> {
+        let mut inputs = Vec::new();
+        if !self.is_our_merge_under_way(tx, locked, &seen.item).await? {
+            inputs.extend(upstream_fact(&seen.item).map(Input::Upstream));
+        }
+        let is_labelled = seen.item.labels.contains(&locked.repository.label);
+        inputs.push(Input::Label(if is_labelled {
+            LabelState::Present
+        } else {
+            LabelState::Absent
+        }));
+        inputs.extend(seen.start.clone().map(|head| Input::HeadSeen { head }));
+        let mut is_changed = false;
+        for input in inputs {
+            is_changed |= self.apply(tx, locked, input, cause).await?;
+        }
+        Ok(is_changed)
+    }
+
+    /// Merged by our own effect, whose event the effector is about to write: not somebody else's merge.
+    async fn is_our_merge_under_way(
+        &self,
+        tx: &mut dyn Tx,
+        locked: &LockedWorkflow,
+        item: &Item,
+    ) -> Result<bool, Error> {
+        if item.merged_commit.is_none() || locked.workflow.state() != State::Merging {
+            return Ok(false);
+        }
+        let open = tx.open_effect_of(locked.workflow.id).await?;
+        Ok(open.is_some_and(|open| matches!(open.effect, Effect::Merge { .. })))
+    }
+
+    /// Finds labelled items that have no workflow, and compares each workflow that is not terminal with
+    /// the forge. One that fails stops none of the others.
+    pub async fn reconcile(&self, repository: &Repository) -> Result<Reconciled, Error> {
+        let mut done = Reconciled::default();
+        for item in self.ports.forge.labelled_items(repository).await? {
+            let number = item.number;
+            let result = self.discover_item(repository, item).await;
+            count(&mut done, result, repository, number);
+        }
+        let mut after = None;
+        loop {
+            let filter = WorkflowFilter {
+                repository: Some(repository.id),
+                states: State::ALL
+                    .iter()
+                    .copied()
+                    .filter(|state| !state.is_terminal() || *state == State::Stuck)
+                    .collect(),
+                kind: None,
+            };
+            let page = self.store().workflows(&filter, after, PAGE).await?;
+            let Some(last) = page.last() else {
+                return Ok(done);
+            };
+            after = Some(last.workflow.id);
+            for row in &page {
+                let result = self.refresh(row).await;
+                count(&mut done, result, repository, row.workflow.number);
+            }
+        }
+    }
+
+    async fn discover_item(&self, repository: &Repository, item: Item) -> Result<bool, Error> {
+        if self
+            .store()
+            .workflow_of_item(repository.id, item.number)
+            .await?
+            .is_some()
+        {
+            return Ok(false);
+        }
+        let parent = self.parent_of(&item).await?;
+        if let Some(parent) = &parent
+            && parent.workflow.underlying_state() == State::Implementing
+        {
+            // Its issue's workflow is about to record it; the effector does so by itself.
+            self.wake().effector.notify_one();
+            return Ok(false);
+        }
+        let Some(seen) = self.look(repository, item.number).await? else {
+            return Ok(false);
+        };
+        let now = self.now();
+        let mut tx = self.store().begin().await?;
+        if tx
+            .newest_workflow_of_item(repository.id, item.number)
+            .await?
+            .is_some()
+        {
+            return Ok(false);
+        }
+        let found = Discovery {
+            repository,
+            kind: item.kind,
+            number: item.number,
+            title: &item.title,
+            body: &item.body,
+            head_ref: item.head_ref.as_deref(),
+            base_ref: &item.base_ref,
+            head: seen.start,
+            parent: parent.as_ref().map(|row| &row.workflow),
+        };
+        self.discover(tx.as_mut(), &found, &Cause::new("sweep:reconciler", now))
+            .await?;
+        tx.commit().await?;
+        self.wake().all();
+        Ok(true)
+    }
+
+    /// The workflow that opened a pull request, told by the branch that it named after itself.
+    async fn parent_of(&self, item: &Item) -> Result<Option<WorkflowRow>, Error> {
+        let Some(id) = item.head_ref.as_deref().and_then(workflow_of_branch) else {
+            return Ok(None);
+        };
+        Ok(self.store().workflow(id).await?)
+    }
+}
+
+fn workflow_of_branch(head_ref: &str) -> Option<WorkflowId> {
+    let id: WorkflowId = head_ref.rsplit('/').next()?.parse().ok()?;
+    (Workflow::own_head_ref(id) == head_ref).then_some(id)
+}
+
+fn upstream_fact(item: &Item) -> Option<UpstreamFact> {
+    match (&item.merged_commit, item.is_open) {
+        (Some(commit), _) => Some(UpstreamFact::Merged {
+            commit: Some(commit.clone()),
+        }),
+        (None, false) => Some(UpstreamFact::Closed),
+        (None, true) => None,
+    }
+}
+
+fn count(
+    done: &mut Reconciled,
+    result: Result<bool, Error>,
+    repository: &Repository,
+    number: u64,
+) {
+    done.examined += 1;
+    match result {
+        Ok(is_changed) => done.changed += u64::from(is_changed),
+        Err(error) => {
+            done.failed += 1;
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                repository = %repository.name,
+                number,
+                "item could not be reconciled"
+            );
+        }
+    }
+}

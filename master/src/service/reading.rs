@@ -1,0 +1,97 @@
+//! What is shown to people and programs; nothing here writes.
+
+use super::{Error, Service, Waiting, waiting::waiting};
+use crate::{
+    domain::{
+        ids::{AttemptId, WorkerId, WorkflowId},
+        policy::Policy,
+    },
+    store::model::{AttemptRow, EventRow, Repository, SessionRow, WorkflowFilter, WorkflowRow},
+};
+
+/// How many attempts and events of a workflow are shown at once: the newest.
+pub const SHOWN: u32 = 500;
+
+/// All about one workflow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkflowView {
+    pub row: WorkflowRow,
+    pub attempts: Vec<AttemptRow>,
+    pub events: Vec<EventRow>,
+    pub waiting: Option<Waiting>,
+}
+
+/// The policy that a description of the state machine is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateMachine {
+    pub policy: Policy,
+}
+
+impl Service {
+    pub async fn view_workflow(&self, id: WorkflowId) -> Result<WorkflowView, Error> {
+        let row = self.workflow_row(id).await?;
+        let repository = self.repository_of(row.workflow.repository).await?;
+        let attempts = self.store().attempts_of(id, SHOWN).await?;
+        let events = self.store().newest_events(id, SHOWN).await?;
+        let effect = self.store().open_effect_of(id).await?;
+        let checks = match &row.workflow.progress().head {
+            Some(head) => self.store().check_runs(id, head).await?,
+            None => Vec::new(),
+        };
+        let waiting = waiting(&row, &repository, &attempts, effect.as_ref(), &checks);
+        Ok(WorkflowView {
+            row,
+            attempts,
+            events,
+            waiting,
+        })
+    }
+
+    /// By id, those after `after`.
+    pub async fn list_workflows(
+        &self,
+        filter: &WorkflowFilter,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowRow>, Error> {
+        Ok(self.store().workflows(filter, after, limit).await?)
+    }
+
+    /// Oldest first, those after `after`; of one workflow or of all.
+    pub async fn list_events(
+        &self,
+        workflow: Option<WorkflowId>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, Error> {
+        if let Some(id) = workflow {
+            self.workflow_row(id).await?;
+        }
+        Ok(self.store().events(workflow, after, limit).await?)
+    }
+
+    pub async fn list_sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error> {
+        Ok(self.store().sessions(worker).await?)
+    }
+
+    pub async fn attempt_row(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error> {
+        Ok(self.store().attempt(id).await?)
+    }
+
+    /// The policy of a repository, or the default one, with the master's settings filled in.
+    pub async fn state_machine(&self, repository: Option<&str>) -> Result<StateMachine, Error> {
+        let mut policy = match repository {
+            Some(name) => self.repository_named(name).await?.policy,
+            None => Policy::default(),
+        };
+        policy
+            .ci_flake_retries
+            .get_or_insert(self.settings.ci_flake_retries);
+        Ok(StateMachine { policy })
+    }
+
+    /// The repository's policy as it holds for new workflows.
+    pub fn effective_policy(&self, repository: &Repository) -> Policy {
+        self.policy(repository)
+    }
+}

@@ -1,0 +1,113 @@
+//! Workers: who they are, and what ends when one is known to be dead.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Error, Service, apply::Cause};
+use crate::{
+    domain::{
+        decision::Note,
+        ids::{LeaseKey, WorkerId},
+        time::Timestamp,
+    },
+    store::{
+        Tx,
+        model::{LeaseRow, WorkerRow},
+    },
+};
+
+/// How long a worker id stays taken after the last beat of a process in another state directory: long
+/// enough for a beat that is late, short enough for a host that was replaced.
+pub const TAKEN_FOR: Duration = Duration::from_secs(30);
+
+/// A worker that says who it is. Its two instants are set by the master.
+#[derive(Debug, Clone)]
+pub struct Registration {
+    pub worker: WorkerRow,
+    /// Sessions of earlier processes that may still run.
+    pub unconfirmed: Vec<LeaseKey>,
+}
+
+impl Service {
+    /// Makes a process of a worker known. Where it holds the lock of the earlier process's state
+    /// directory, that process is gone, and what was leased to it is pending at once; unconfirmed
+    /// sessions keep their lease until its time-to-live has passed. Repeating it changes nothing.
+    pub async fn register(&self, registration: Registration) -> Result<(), Error> {
+        let now = self.now();
+        let Registration {
+            mut worker,
+            unconfirmed,
+        } = registration;
+        worker.registered_at = now;
+        worker.last_beat_at = now;
+        let mut tx = self.store().begin().await?;
+        let earlier = tx.worker(worker.id).await?;
+        let is_known_death = match &earlier {
+            None => false,
+            Some(earlier) if earlier.state_directory == worker.state_directory => {
+                earlier.instance != worker.instance
+            }
+            Some(earlier) if earlier.instance == worker.instance => false,
+            Some(earlier) if now.since(earlier.last_beat_at) < TAKEN_FOR => {
+                return Err(Error::WorkerInUse {
+                    id: worker.id.to_string(),
+                    seconds: TAKEN_FOR.as_secs(),
+                });
+            }
+            Some(_) => false,
+        };
+        tx.put_worker(&worker).await?;
+        let mut n_ended = 0;
+        if is_known_death {
+            n_ended = self
+                .end_leases_of_the_dead(tx.as_mut(), worker.id, &worker, &unconfirmed, now)
+                .await?;
+        }
+        tx.commit().await?;
+        tracing::info!(worker.id = %worker.id, worker.name = %worker.name, n_ended, "worker registered");
+        self.wake().all();
+        Ok(())
+    }
+
+    async fn end_leases_of_the_dead(
+        &self,
+        tx: &mut dyn Tx,
+        id: WorkerId,
+        worker: &WorkerRow,
+        unconfirmed: &[LeaseKey],
+        now: Timestamp,
+    ) -> Result<u32, Error> {
+        let leases = tx.leases_of_worker(id).await?;
+        let mut n_ended = 0;
+        for lease in leases.iter().filter(|l| l.owner != worker.instance) {
+            if unconfirmed.contains(&lease.key) {
+                tx.set_lease_unconfirmed(lease.key).await?;
+            } else {
+                self.end_dead_lease(tx, lease, now).await?;
+                n_ended += 1;
+            }
+        }
+        Ok(n_ended)
+    }
+
+    async fn end_dead_lease(
+        &self,
+        tx: &mut dyn Tx,
+        lease: &LeaseRow,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let Some(mut locked) = tx.lock_workflow(lease.workflow).await? else {
+            return Ok(());
+        };
+        if !tx.delete_lease(lease.key).await? {
+            return Ok(());
+        }
+        let cause = Cause::new(format!("worker:{}", lease.worker), now)
+            .because("the process that held the lease is gone")
+            .of(lease.key.attempt);
+        let detail = json!({ "lock_fence": lease.key.fence.0 });
+        self.lose_attempt(tx, &mut locked, lease.key, Note::AttemptLost, detail, &cause)
+            .await
+    }
+}
