@@ -47,12 +47,25 @@ impl Backoff {
 
     /// A wait between nothing and the ceiling. `jitter` is a random number in 0..=1.
     pub fn full_jitter(&self, failures: u32, jitter: f64) -> Duration {
-        self.ceiling(failures).mul_f64(jitter.clamp(0.0, 1.0))
+        part(self.ceiling(failures), within_unit(jitter))
     }
 
     /// A wait of at least half the ceiling, where coming back at once makes no sense.
     pub fn equal_jitter(&self, failures: u32, jitter: f64) -> Duration {
-        self.ceiling(failures)
-            .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
+        part(self.ceiling(failures), 0.5 + within_unit(jitter) / 2.0)
     }
+}
+
+/// The nearest number in 0..=1; what is no number counts as 1, the longest wait.
+fn within_unit(jitter: f64) -> f64 {
+    if jitter.is_nan() {
+        return 1.0;
+    }
+    jitter.clamp(0.0, 1.0)
+}
+
+/// `share` of `whole`, never more: multiplying as floating point can round up past what a duration
+/// holds.
+fn part(whole: Duration, share: f64) -> Duration {
+    Duration::try_from_secs_f64(whole.as_secs_f64() * share).map_or(whole, |wait| wait.min(whole))
 }

@@ -11,6 +11,7 @@ use super::{
 
 /// Time-to-live of the leases of one role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LeaseTtl {
     pub role: Role,
     /// `None`: at every tier.
@@ -44,7 +45,8 @@ pub struct Policy {
     pub ci_flake_hard_ceiling: bool,
     /// No check at all counts as green once `ci_appear_deadline` has passed.
     pub ci_optional: bool,
-    /// Checks whose failure counts as flaky: names, with `*` for any run of characters.
+    /// Checks whose failure counts as flaky: names, with `*` for any run of characters
+    /// and `?` for any one.
     pub flaky_checks: Vec<String>,
     /// In seconds: the whole wait for a verdict of one head.
     pub ci_poll_deadline_seconds: u64,
@@ -191,6 +193,9 @@ impl Policy {
                 least_ttl_seconds,
                 MAX_TTL_SECONDS,
             )?;
+            if let Some(tier) = ttl.tier {
+                within("lease_ttls: tier", tier, 1, MAX_TIER)?;
+            }
         }
         Ok(())
     }
@@ -245,19 +250,21 @@ impl Policy {
     /// may be, each time a review; and which conflicts under review (resolved, implemented, reviewed
     /// again) and once more (resolved). `walks.rs` searches all walks of `decide` for a longer one.
     pub const fn max_attempts(&self) -> u32 {
-        let analysis = 1;
-        let one_tier = 1 + self.ci_red_rounds + 1 + 2 * self.review_rounds;
-        let escalations = self.max_tier - 1;
+        let analysis = 1_u32;
+        let one_tier = 2_u32
+            .saturating_add(self.ci_red_rounds)
+            .saturating_add(self.review_rounds.saturating_mul(2));
+        let escalations = self.max_tier.saturating_sub(1);
         let conflicts = match self.conflict_rounds {
             0 | 1 => 0,
             2 => 3,
             3.. => 4,
         };
         analysis
-            + self.max_tier * one_tier
-            + escalations
-            + self.merge_rounds
-            + self.head_moves
-            + conflicts
+            .saturating_add(self.max_tier.saturating_mul(one_tier))
+            .saturating_add(escalations)
+            .saturating_add(self.merge_rounds)
+            .saturating_add(self.head_moves)
+            .saturating_add(conflicts)
     }
 }

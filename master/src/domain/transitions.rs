@@ -41,6 +41,11 @@ impl State {
         }
     }
 
+    /// A live workflow can be paused, once.
+    pub fn can_be_paused(self) -> bool {
+        !self.is_terminal() && self != Self::Paused
+    }
+
     /// The role of the attempt that runs in this state, where one does.
     pub const fn role(self) -> Option<Role> {
         match self {

@@ -76,6 +76,8 @@ pub struct Facts {
     pub earlier_failures: Vec<String>,
     /// On an issue: the commit that the next implementer starts from.
     pub kept_commit: Option<CommitId>,
+    /// The accepted commit that the open effect brings to the forge; gone with the effect.
+    pub offered_commit: Option<CommitId>,
 }
 
 /// How many entries a list of [`Facts`] keeps.
@@ -135,9 +137,10 @@ pub struct Workflow {
 
 /// A stored workflow that can't be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("workflow {workflow} is {state} with a pause recorded")]
+#[error("workflow {workflow} has a pause recorded that does not fit {state}")]
 pub struct UnexpectedPause {
     pub workflow: WorkflowId,
+    /// Where it stands, or where the pause says that it goes on.
     pub state: State,
 }
 
@@ -192,8 +195,9 @@ impl Workflow {
                     by: PausedBy::Label,
                 });
             }
-            (State::Paused, Some(_)) | (_, None) => {}
-            (state, Some(_)) => {
+            (State::Paused, Some(pause)) if pause.was.can_be_paused() => {}
+            (_, None) => {}
+            (State::Paused, Some(Pause { was: state, .. })) | (state, Some(_)) => {
                 return Err(UnexpectedPause {
                     workflow: identity.id,
                     state,

@@ -122,13 +122,16 @@ impl<'a> Draft<'a> {
     }
 
     fn finish(
-        self,
+        mut self,
         event: EventKind,
         attempts: Attempts,
         closing: OpenEffect,
         starts_checks: bool,
     ) -> Outcome {
         let effect = self.effect.map_or(closing, OpenEffect::Replaced);
+        if effect == OpenEffect::Closed {
+            self.progress.facts.offered_commit = None;
+        }
         Outcome::Changed(Box::new(Decision {
             progress: self.progress,
             event,

@@ -1,6 +1,6 @@
 //! What is seen on the forge, and what became of our wishes there.
 
-use super::Context;
+use super::{Context, Draft};
 use crate::domain::{
     ci::{CheckFailure, CiReading},
     decision::{
@@ -12,7 +12,7 @@ use crate::domain::{
     workflow::{Kind, MAX_FACTS, Pause, PausedBy, Upstream},
 };
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// Closes the open effect and applies what it led to.
     pub(super) fn effect(self, result: EffectResult) -> Result<Outcome, Refusal> {
         let state = self.workflow.underlying_state();
@@ -24,6 +24,9 @@ impl Context<'_> {
                 .fact("head", head.as_str())
                 .with(|p| p.pull_request = Some(number))
                 .take(Event::PrCreated),
+            EffectResult::ChecksRerun if state != State::AwaitingCi => {
+                Err(self.no_effect_there(state))
+            }
             EffectResult::ChecksRerun => Ok(self
                 .underlying_draft()
                 .note_closing_effect(Note::ChecksRerun)),
@@ -34,17 +37,30 @@ impl Context<'_> {
                 .take(Event::MergeSucceeded),
             EffectResult::Superseded { head } => self.effect_superseded(state, head),
             EffectResult::MergeBlocked { reason } => self.merge_blocked(reason, None),
+            EffectResult::MergeConflict { .. } if state != State::Merging => {
+                Err(self.no_effect_there(state))
+            }
             EffectResult::MergeConflict { paths } => self.conflict(paths),
             EffectResult::MergeRefused { reason } => self
                 .underlying_draft()
                 .because(reason)
                 .take(Event::MergeRefused),
+            EffectResult::Spent { .. } if !may_have_effect(state) => {
+                Err(self.no_effect_there(state))
+            }
             EffectResult::Spent { reason } => self.spent(state, reason),
         }
     }
 
+    fn no_effect_there(self, state: State) -> Refusal {
+        Refusal::NotPossible {
+            action: "closing such an effect",
+            state,
+        }
+    }
+
     fn head_moved(self, state: State, head: CommitId) -> Result<Outcome, Refusal> {
-        if state == State::ConflictResolving {
+        if state == State::ConflictResolving && self.workflow.kind == Kind::PullRequest {
             return self.conflict_round_with(String::new(), |p| p.head = Some(head));
         }
         self.underlying_draft()
@@ -56,18 +72,17 @@ impl Context<'_> {
     fn effect_superseded(self, state: State, head: CommitId) -> Result<Outcome, Refusal> {
         match state {
             State::Merging => self.merge_blocked(format!("the head moved to {head}"), Some(head)),
+            State::AwaitingCi => self.wait_restarted(head),
+            State::Implementing | State::ConflictResolving => self.superseded(Some(head)),
             State::Discovered
             | State::Analyzing
-            | State::Implementing
-            | State::AwaitingCi
-            | State::ConflictResolving
             | State::Escalating
             | State::Reviewing
             | State::Paused
             | State::Merged
             | State::CreatedPr
             | State::Abandoned
-            | State::Stuck => self.superseded(Some(head), None),
+            | State::Stuck => Err(self.no_effect_there(state)),
         }
     }
 
@@ -143,6 +158,16 @@ impl Context<'_> {
             .take(Event::CiRedFixable)
     }
 
+    /// A look at the head found that it can't be merged into its base. Where that is known already, or
+    /// the workflow rests or is over, it is no news.
+    pub(super) fn conflict_found(self, paths: Vec<String>) -> Result<Outcome, Refusal> {
+        let state = self.workflow.state();
+        if state == State::ConflictResolving || !state.can_be_paused() {
+            return Ok(Outcome::Unchanged);
+        }
+        self.conflict(paths)
+    }
+
     /// The head can't be merged into its base.
     pub(super) fn conflict(self, mut paths: Vec<String>) -> Result<Outcome, Refusal> {
         paths.truncate(MAX_FACTS);
@@ -161,26 +186,12 @@ impl Context<'_> {
         }
         let moves = progress.counters.head_moves;
         let is_spent = moves >= self.policy.head_moves;
-        let draft = self
-            .draft()
-            .fact("head", head.as_str())
-            .fact("was", progress.head.as_ref().map(CommitId::as_str))
-            .fact("head_moves", moves);
+        let draft = self.head_move_draft(&head);
         match (progress.state, is_spent) {
-            (State::AwaitingCi, true) => draft
+            (State::AwaitingCi, _) => self.wait_restarted(head),
+            (State::Reviewing, true) => draft
                 .because(format!("the head moved {moves} times already"))
-                .take(Event::CiPollingExhausted),
-            (State::AwaitingCi, false) => {
-                let now = self.now;
-                Ok(draft
-                    .with(|p| {
-                        p.counters.head_moves += 1;
-                        p.head = Some(head);
-                        p.awaiting_ci_started_at = Some(now);
-                    })
-                    .note_restarting_checks(Note::CiWaitRestarted))
-            }
-            (State::Reviewing, true) => draft.take(Event::HeadMovesExhausted),
+                .take(Event::HeadMovesExhausted),
             (State::Reviewing, false) => draft
                 .with(|p| {
                     p.counters.head_moves += 1;
@@ -204,6 +215,38 @@ impl Context<'_> {
                 _,
             ) => Ok(Outcome::Unchanged),
         }
+    }
+
+    /// The wait for checks begins anew with `head`. The first head that is seen is no move.
+    fn wait_restarted(self, head: CommitId) -> Result<Outcome, Refusal> {
+        let progress = self.workflow.progress();
+        let moves = progress.counters.head_moves;
+        let is_move = progress.head.is_some();
+        if is_move && moves >= self.policy.head_moves {
+            return self
+                .head_move_draft(&head)
+                .because(format!("the head moved {moves} times already"))
+                .take(Event::CiPollingExhausted);
+        }
+        let now = self.now;
+        Ok(self
+            .head_move_draft(&head)
+            .with(|p| {
+                if is_move {
+                    p.counters.head_moves += 1;
+                }
+                p.head = Some(head);
+                p.awaiting_ci_started_at = Some(now);
+            })
+            .note_restarting_checks(Note::CiWaitRestarted))
+    }
+
+    fn head_move_draft(self, head: &CommitId) -> Draft<'a> {
+        let progress = self.workflow.progress();
+        self.underlying_draft()
+            .fact("head", head.as_str())
+            .fact("was", progress.head.as_ref().map(CommitId::as_str))
+            .fact("head_moves", progress.counters.head_moves)
     }
 
     /// The label gate.
@@ -257,9 +300,11 @@ impl Context<'_> {
     pub(super) fn upstream(self, fact: UpstreamFact) -> Result<Outcome, Refusal> {
         let progress = self.workflow.progress();
         if progress.state == State::Stuck {
-            let ended = match fact {
-                UpstreamFact::Closed => Upstream::Closed,
-                UpstreamFact::Merged { .. } => Upstream::Merged,
+            let ended = match (fact, self.workflow.kind) {
+                (UpstreamFact::Merged { .. }, Kind::PullRequest) => Upstream::Merged,
+                (UpstreamFact::Merged { .. }, Kind::Issue) | (UpstreamFact::Closed, _) => {
+                    Upstream::Closed
+                }
             };
             if progress.upstream.as_ref() == Some(&ended) {
                 return Ok(Outcome::Unchanged);
@@ -289,5 +334,21 @@ impl Context<'_> {
                 self.draft().take(Event::UpstreamClosed)
             }
         }
+    }
+}
+
+/// Whether an effect can be open in `state`.
+const fn may_have_effect(state: State) -> bool {
+    match state {
+        State::Implementing | State::AwaitingCi | State::ConflictResolving | State::Merging => true,
+        State::Discovered
+        | State::Analyzing
+        | State::Escalating
+        | State::Reviewing
+        | State::Paused
+        | State::Merged
+        | State::CreatedPr
+        | State::Abandoned
+        | State::Stuck => false,
     }
 }

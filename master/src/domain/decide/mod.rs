@@ -37,7 +37,7 @@ pub fn decide(
         Input::Verdict { verdict, commit } => context.verdict(verdict, commit),
         Input::Effect(result) => context.effect(result),
         Input::Ci { head, reading } => context.ci(&head, reading),
-        Input::ConflictFound { paths } => context.conflict(paths),
+        Input::ConflictFound { paths } => context.conflict_found(paths),
         Input::HeadSeen { head } => context.head_seen(head),
         Input::Label(label) => context.label(label),
         Input::Upstream(fact) => context.upstream(fact),
@@ -118,7 +118,11 @@ impl<'a> Context<'a> {
         Draft::at(self, self.workflow.underlying_state())
     }
 
+    /// A step that is not due is old news.
     fn immediate(self, step: Immediate) -> Result<Outcome, Refusal> {
+        if immediate(self.workflow, self.policy) != Some(step) {
+            return Ok(Outcome::Unchanged);
+        }
         match step {
             Immediate::SkipEstimator => self
                 .draft()

@@ -29,7 +29,10 @@ impl<'a> Context<'a> {
         }
         match verdict {
             Verdict::Ready { tier, plan } => self.ready(tier, plan),
-            Verdict::ChangePresent => self.underlying_draft().take(Event::AnalysisChangePresent),
+            Verdict::ChangePresent => self
+                .underlying_draft()
+                .with(|p| p.head = p.head.take().or(commit))
+                .take(Event::AnalysisChangePresent),
             Verdict::Declined { reason } => self
                 .underlying_draft()
                 .because(reason)
@@ -43,6 +46,7 @@ impl<'a> Context<'a> {
                 Kind::PullRequest => self
                     .underlying_draft()
                     .because(reason)
+                    .with(|p| p.head = p.head.take().or(commit))
                     .take(Event::ChangePushed),
                 Kind::Issue => self.failing(reason, Event::ImplementationFailed),
             },
@@ -55,10 +59,24 @@ impl<'a> Context<'a> {
                 .underlying_draft()
                 .because(reason)
                 .take(Event::EscalationTiersExhausted),
-            Verdict::Approve { notes } => self.approve(notes, commit),
+            Verdict::Approve { .. } | Verdict::RequestChanges { .. } | Verdict::Reject { .. }
+                if !self.is_for_head(commit.as_ref()) =>
+            {
+                self.superseded(self.workflow.progress().head.clone())
+            }
+            Verdict::Approve { notes } => self
+                .underlying_draft()
+                .because(notes)
+                .fact("head", commit.as_ref().map(CommitId::as_str))
+                .take(Event::ReviewApproved),
             Verdict::RequestChanges { notes } => self.request_changes(notes),
             Verdict::Reject { reason } => self.failing(reason, Event::ReviewRejected),
         }
+    }
+
+    /// A review counts for the recorded head only.
+    fn is_for_head(self, reviewed: Option<&CommitId>) -> bool {
+        reviewed.is_some() && self.workflow.progress().head.as_ref() == reviewed
     }
 
     /// The role of the attempt in `state`. Where none runs, the verdict has no row.
@@ -80,7 +98,7 @@ impl<'a> Context<'a> {
         self.underlying_draft()
             .fact("tier", tier)
             .with(|p| {
-                p.tier = tier;
+                raise_tier(p, tier);
                 p.facts.plan = Some(plan);
             })
             .take(Event::AnalysisReady)
@@ -100,32 +118,41 @@ impl<'a> Context<'a> {
         to: CommitId,
         summary: String,
     ) -> Result<Outcome, Refusal> {
+        let offered = to.clone();
         let effect = match (self.workflow.kind, leased) {
             (Kind::PullRequest, Some(from)) => Effect::MoveHead { from, to },
-            (Kind::PullRequest, None) => {
-                return Err(Refusal::NotPossible {
-                    action: "moving a head from no commit",
-                    state: self.workflow.state(),
-                });
-            }
+            (Kind::PullRequest, None) => return Err(self.no_expected_head()),
             (Kind::Issue, _) => Effect::OpenPullRequest {
                 head_ref: self.workflow.head_ref.clone(),
                 commit: to,
             },
         };
-        Ok(self.underlying_draft().because(summary).wishing(effect))
+        Ok(self
+            .underlying_draft()
+            .because(summary)
+            .with(|p| p.facts.offered_commit = Some(offered))
+            .wishing(effect))
+    }
+
+    fn no_expected_head(self) -> Refusal {
+        Refusal::NotPossible {
+            action: "moving a head from no commit",
+            state: self.workflow.state(),
+        }
     }
 
     fn resolved(self, leased: Option<CommitId>, to: Option<CommitId>) -> Result<Outcome, Refusal> {
         match (self.workflow.kind, leased, to) {
             (Kind::PullRequest, Some(from), Some(to)) => Ok(self
                 .underlying_draft()
+                .with(|p| p.facts.offered_commit = Some(to.clone()))
                 .wishing(Effect::MoveHead { from, to })),
+            (Kind::PullRequest, None, Some(_)) => Err(self.no_expected_head()),
             // An issue has no branch yet: the commit is kept, and the next implementer starts from it.
             (Kind::Issue, _, Some(to)) => self.conflict_round_with(String::new(), |p| {
                 p.facts.kept_commit = Some(to);
             }),
-            (Kind::PullRequest, None, Some(_)) | (_, _, None) => self.conflict_round(String::new()),
+            (_, _, None) => self.conflict_round(String::new()),
         }
     }
 
@@ -139,6 +166,7 @@ impl<'a> Context<'a> {
         change: impl FnOnce(&mut Progress),
     ) -> Result<Outcome, Refusal> {
         let event = match self.workflow.progress().counters.conflict_rounds {
+            rounds if rounds >= self.policy.conflict_rounds => Event::ConflictRoundsExhausted,
             0 | 1 => Event::ConflictRoundFirst,
             2 => Event::ConflictRoundSecond,
             3.. => Event::ConflictRoundsExhausted,
@@ -161,24 +189,10 @@ impl<'a> Context<'a> {
         self.underlying_draft()
             .fact("tier", tier)
             .with(|p| {
-                p.tier = tier;
-                p.counters.ci_red_rounds = 0;
-                p.counters.review_rounds = 0;
+                raise_tier(p, tier);
                 p.facts.plan = Some(plan);
             })
             .take(Event::EscalationTierRaised)
-    }
-
-    fn approve(self, notes: String, reviewed: Option<CommitId>) -> Result<Outcome, Refusal> {
-        match self.workflow.progress().head.clone() {
-            Some(head) if reviewed.as_ref() == Some(&head) => self
-                .underlying_draft()
-                .because(notes)
-                .fact("head", head.as_str())
-                .take(Event::ReviewApproved),
-            // The approval is for another commit than the one that would be merged.
-            head => self.superseded(head, reviewed),
-        }
     }
 
     fn request_changes(self, notes: String) -> Result<Outcome, Refusal> {
@@ -199,31 +213,37 @@ impl<'a> Context<'a> {
     }
 
     /// The work of an attempt can't be used, since the branch is elsewhere: nobody's fault, but counted,
-    /// so that a bot that pushes for ever keeps nobody busy for ever.
-    pub(super) fn superseded(
-        self,
-        head: Option<CommitId>,
-        work: Option<CommitId>,
-    ) -> Result<Outcome, Refusal> {
+    /// so that a bot that pushes for ever keeps nobody busy for ever. The commit that was offered is
+    /// named to the next attempt, which starts from `head`.
+    pub(super) fn superseded(self, head: Option<CommitId>) -> Result<Outcome, Refusal> {
         let state = self.workflow.underlying_state();
-        let moves = self.workflow.progress().counters.head_moves;
-        if moves >= self.policy.head_moves {
-            return self.spent(state, format!("the head moved {moves} times already"));
-        }
+        let progress = self.workflow.progress();
+        let moves = progress.counters.head_moves;
+        let work = progress.facts.offered_commit.clone();
         let draft = self
             .underlying_draft()
-            .because("the branch was moved by somebody else".to_owned())
             .fact("head", head.as_ref().map(CommitId::as_str))
             .fact("superseded", work.as_ref().map(CommitId::as_str))
+            .fact("head_moves", moves)
             .with(|p| {
-                p.counters.head_moves += 1;
                 p.head = head;
+                p.facts.kept_commit = None;
                 if let Some(work) = work {
                     push(&mut p.facts.superseded_commits, work);
                 }
             })
             .superseding();
-        Ok(draft.note_closing_effect(Note::AttemptSuperseded))
+        if moves >= self.policy.head_moves {
+            let draft = draft.because(format!("the head moved {moves} times already"));
+            return draft.take(match state {
+                State::Reviewing => Event::HeadMovesExhausted,
+                state => super::spent_exit(state).unwrap_or(Event::PickupExhausted),
+            });
+        }
+        Ok(draft
+            .because("the branch was moved by somebody else".to_owned())
+            .with(|p| p.counters.head_moves += 1)
+            .note_closing_effect(Note::AttemptSuperseded))
     }
 
     /// Ends the state by the row that stands for every spent counter.
@@ -244,6 +264,15 @@ impl Draft<'_> {
         self.fact("effect", effect.name())
             .opening(effect)
             .note(Note::EffectOpened)
+    }
+}
+
+/// A tier never goes down; a higher one begins with its own counters.
+fn raise_tier(progress: &mut Progress, tier: u32) {
+    if tier > progress.tier {
+        progress.tier = tier;
+        progress.counters.ci_red_rounds = 0;
+        progress.counters.review_rounds = 0;
     }
 }
 
