@@ -1,0 +1,318 @@
+//! The agent: one loop that owns the set of sessions.
+//!
+//! It asks for leases while it has free slots, starts a session for each, passes on what masters say,
+//! and sees all of them to their end when the worker is asked to stop. The loop never waits for
+//! anything but its events; whatever takes time is a task that it owns and waits for.
+
+mod link;
+mod roster;
+mod signals;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use tokio::{
+    sync::mpsc,
+    task::{Id, JoinError, JoinSet},
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    assignment::{Assignment, LeaseKey},
+    config::Config,
+    ids, janitor,
+    master::{Caller, Directive, Introduction, Limits, Masters, NotUnderstood, Phase},
+    process::{clock, host},
+    retry::Retry,
+    session::{self, Session, Stop},
+    state::StateDir,
+    workspace::Workspaces,
+};
+use link::{Event, Link};
+use roster::Roster;
+use signals::Signals;
+
+/// Events of the stream of beats that may wait for the loop, which takes them at once.
+const EVENTS_WAITING: usize = 64;
+
+/// How long one question for leases is repeated. Its leases would count from the first asking.
+const REASK: Duration = Duration::from_secs(60);
+
+type Leases = Vec<Result<Assignment, NotUnderstood>>;
+
+/// Runs a worker until it is told to stop, and its sessions have ended.
+pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
+    // Before anything else: a signal that comes early must not kill what has been started.
+    let signals = Signals::listen().context("listen for signals")?;
+    let state = Arc::new(StateDir::open(&config.state_dir)?);
+    let found = janitor::sweep(&state)
+        .await
+        .context("look through the sessions on disk")?;
+    let caller = Caller {
+        worker_id: state.worker_id(),
+        instance_id: ids::random(),
+    };
+    let introduction = introduction(&config, &state, found.unconfirmed)?;
+    let masters = Arc::new(Masters::new(caller, config.masters));
+    let context = session::Context {
+        masters: Arc::clone(&masters),
+        workspaces: Workspaces::new(state.mirrors(), state.workspaces()),
+        state,
+        profiles: config.profiles,
+        ci_limits: config.ci_limits,
+        path: config.path,
+        program: std::env::current_exe().context("find this program")?,
+    };
+    tracing::info!(
+        worker.id = %caller.worker_id,
+        worker.instance = %caller.instance_id,
+        worker.name = introduction.name,
+        capacity = config.capacity,
+        "worker starts"
+    );
+    Agent::new(context, config.capacity, config.drain_grace)
+        .run(introduction, signals)
+        .await
+}
+
+fn introduction(
+    config: &Config,
+    state: &StateDir,
+    unconfirmed: Vec<LeaseKey>,
+) -> anyhow::Result<Introduction> {
+    Ok(Introduction {
+        name: config.name.clone(),
+        host: host::hostname(),
+        boot_id: host::boot_id().context("read the boot's id")?,
+        state_directory: state.identity().context("identify the state directory")?,
+        capacity: config.capacity,
+        roles: config.roles.clone(),
+        labels: config.labels.clone(),
+        profiles: config.profiles.clone(),
+        unconfirmed,
+    })
+}
+
+struct Agent {
+    context: Arc<session::Context>,
+    capacity: u32,
+    drain_grace: Duration,
+    /// What the master allows; set by the first registration.
+    limits: Option<Limits>,
+    roster: Arc<Roster>,
+    /// Sessions, and other last words about leases, by task.
+    sessions: JoinSet<()>,
+    keys: HashMap<Id, LeaseKey>,
+    /// At most one question for leases.
+    asking: JoinSet<Leases>,
+    draining: Option<Draining>,
+    /// Set when a part of the agent broke: it ends with this error.
+    broken: Option<anyhow::Error>,
+}
+
+#[derive(Clone, Copy)]
+enum Draining {
+    /// Sessions may run on until then.
+    Until(Instant),
+    /// Sessions are being stopped.
+    Now,
+}
+
+impl Agent {
+    fn new(context: session::Context, capacity: u32, drain_grace: Duration) -> Self {
+        Self {
+            context: Arc::new(context),
+            capacity,
+            drain_grace,
+            limits: None,
+            roster: Arc::new(Roster::default()),
+            sessions: JoinSet::new(),
+            keys: HashMap::new(),
+            asking: JoinSet::new(),
+            draining: None,
+            broken: None,
+        }
+    }
+
+    async fn run(mut self, introduction: Introduction, mut signals: Signals) -> anyhow::Result<()> {
+        let (sender, mut events) = mpsc::channel(EVENTS_WAITING);
+        let mut link = JoinSet::new();
+        let masters = Arc::clone(&self.context.masters);
+        link.spawn(Link::new(masters, introduction, Arc::clone(&self.roster), sender).run());
+        while !self.is_done() {
+            self.ask();
+            tokio::select! {
+                Some(event) = events.recv() => self.on_event(event),
+                Some(leases) = self.asking.join_next() => self.on_leases(leases),
+                Some(ended) = self.sessions.join_next_with_id() => self.on_end(ended),
+                () = signals.next() => self.on_signal(),
+                () = grace_over(self.draining) => self.stop_now(),
+                Some(ended) = link.join_next() => self.on_link_end(ended),
+            }
+        }
+        // Beats went on until here, so that no lease was lost while its session drained.
+        link.shutdown().await;
+        self.asking.shutdown().await;
+        tracing::info!("worker ends");
+        self.broken.map_or(Ok(()), Err)
+    }
+
+    fn is_done(&self) -> bool {
+        self.draining.is_some() && self.sessions.is_empty()
+    }
+
+    /// Asks for leases, where slots are free and nobody asks yet.
+    fn ask(&mut self) {
+        let free = self.capacity.saturating_sub(self.n_sessions());
+        let (Some(limits), None) = (self.limits, self.draining) else {
+            return;
+        };
+        if free > 0 && self.asking.is_empty() {
+            let masters = Arc::clone(&self.context.masters);
+            self.asking.spawn(ask(masters, free, limits.max_lease_wait));
+        }
+    }
+
+    fn n_sessions(&self) -> u32 {
+        u32::try_from(self.sessions.len()).unwrap_or(u32::MAX)
+    }
+
+    fn on_leases(&mut self, leases: Result<Leases, JoinError>) {
+        match leases {
+            Ok(leases) => leases.into_iter().for_each(|lease| self.take(lease)),
+            Err(error) if error.is_cancelled() => {}
+            Err(error) => self.break_down(error.into()),
+        }
+    }
+
+    fn take(&mut self, lease: Result<Assignment, NotUnderstood>) {
+        let assignment = match lease {
+            Ok(assignment) => assignment,
+            Err(lease) => {
+                let masters = Arc::clone(&self.context.masters);
+                self.sessions.spawn(session::refuse(masters, lease));
+                return;
+            }
+        };
+        let key = assignment.key.clone();
+        if self.roster.has(&key) {
+            return;
+        }
+        let roster = Arc::clone(&self.roster);
+        let (session, control) =
+            session::session(Arc::clone(&self.context), assignment, move || {
+                roster.touch()
+            });
+        // In the roster first: from the first beat on the master knows that the lease has arrived.
+        self.roster.add(key.clone(), control);
+        let task = self.sessions.spawn(Session::run(session));
+        self.keys.insert(task.id(), key);
+    }
+
+    fn on_end(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let id = match &ended {
+            Ok((id, ())) => *id,
+            Err(error) => error.id(),
+        };
+        if let Some(key) = self.keys.remove(&id) {
+            self.roster.remove(&key);
+        }
+        if let Err(error) = ended {
+            self.break_down(error.into());
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Registered(limits) => self.limits = Some(limits),
+            Event::Acknowledged(sent) => {
+                for key in &sent.sessions {
+                    self.roster.with(key, |control| control.renew(sent.sent_at));
+                }
+            }
+            Event::Directive(Directive::Cancel { key, reason }) => {
+                self.stop(&key, Stop::Cancelled, &reason);
+            }
+            Event::Directive(Directive::LeaseLost { key, reason }) => {
+                self.stop(&key, Stop::LeaseLost, &reason);
+            }
+            // The link has done them already.
+            Event::Directive(Directive::Draining | Directive::Register) => {}
+        }
+    }
+
+    fn stop(&self, key: &LeaseKey, stop: Stop, reason: &str) {
+        self.roster.with(key, |control| {
+            tracing::info!(attempt.id = %key.attempt_id, ?stop, reason, "master stops a session");
+            control.stop(stop);
+        });
+    }
+
+    fn on_signal(&mut self) {
+        match self.draining {
+            None => self.drain(),
+            Some(_) => self.stop_now(),
+        }
+    }
+
+    /// No more leases. What has not started goes back; what runs may run on for a while.
+    fn drain(&mut self) {
+        tracing::info!(
+            sessions = self.sessions.len(),
+            grace_seconds = self.drain_grace.as_secs(),
+            "worker drains; a second signal stops the sessions now"
+        );
+        self.draining = Some(Draining::Until(Instant::now() + self.drain_grace));
+        self.asking.abort_all();
+        self.roster.for_each(|control| {
+            if control.status().phase == Phase::Preparing {
+                control.stop(Stop::Draining);
+            }
+        });
+    }
+
+    fn stop_now(&mut self) {
+        tracing::info!(sessions = self.sessions.len(), "worker stops its sessions");
+        self.draining = Some(Draining::Now);
+        self.asking.abort_all();
+        self.roster.for_each(|control| control.stop(Stop::Draining));
+    }
+
+    fn on_link_end(&mut self, ended: Result<link::Error, JoinError>) {
+        match ended {
+            Ok(error) => self.break_down(error.into()),
+            Err(error) => self.break_down(error.into()),
+        }
+    }
+
+    /// A broken part takes the agent with it, in order; the next start cleans up behind it.
+    fn break_down(&mut self, error: anyhow::Error) {
+        tracing::error!(error = format!("{error:#}"), "worker breaks down");
+        self.broken.get_or_insert(error);
+        self.stop_now();
+    }
+}
+
+/// Asks until there is an answer; an empty one where the question got too old.
+async fn ask(masters: Arc<Masters>, max: u32, wait: Duration) -> Leases {
+    let request_id = ids::random();
+    let asked_at = clock::now();
+    let mut retry = Retry::new();
+    loop {
+        match masters.lease(request_id, asked_at, max, wait).await {
+            Ok(leases) => return leases,
+            Err(error) => tracing::warn!(%error, "no leases"),
+        }
+        sleep(retry.after_failure()).await;
+        if clock::now().since(asked_at) > REASK {
+            return Leases::new();
+        }
+    }
+}
+
+async fn grace_over(draining: Option<Draining>) {
+    match draining {
+        Some(Draining::Until(end)) => sleep_until(end).await,
+        Some(Draining::Now) | None => std::future::pending().await,
+    }
+}

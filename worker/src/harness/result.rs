@@ -1,0 +1,148 @@
+//! The result: the verdict that a harness wrote, or why there is none.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use serde::Deserialize;
+
+use crate::{
+    assignment::{Kind, Role},
+    schema::verdict_schema,
+    text::head,
+};
+
+/// Most bytes of a result file. The schemas bound each text to 20,000 characters.
+pub(crate) const RESULT_MAX: u64 = 256 * 1024;
+
+/// Most bytes of what is quoted of a wrong result.
+const QUOTE_MAX: usize = 1024;
+
+/// What a harness decided. Which of these a role may say is in its schema.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    Ready {
+        tier: u32,
+        plan: String,
+    },
+    ChangePresent {},
+    Declined {
+        reason: String,
+    },
+    Unsure {
+        reason: String,
+    },
+    Changed {
+        summary: String,
+    },
+    NoChange {
+        reason: String,
+    },
+    Failed {
+        reason: String,
+    },
+    Conflict {
+        paths: Vec<String>,
+    },
+    Resolved {},
+    Unresolved {
+        reason: String,
+    },
+    Retry {
+        plan: String,
+    },
+    GiveUp {
+        reason: String,
+    },
+    Approve {
+        #[serde(default)]
+        notes: String,
+    },
+    RequestChanges {
+        notes: String,
+    },
+    Reject {
+        reason: String,
+    },
+}
+
+/// Why there is no valid result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("no result file was written")]
+    Missing,
+    #[error("result file is no regular file that can be read")]
+    Unreadable(#[source] io::Error),
+    #[error("result file is longer than {RESULT_MAX} bytes")]
+    TooLong,
+    #[error("result is no JSON ({problem}): {text}")]
+    NoJson { problem: String, text: String },
+    #[error("result does not fit the {role}'s schema ({problem}): {text}")]
+    NoFit {
+        role: Role,
+        problem: String,
+        text: String,
+    },
+}
+
+/// Reads the verdict of `role` about a workflow of `kind` from the file at `path`.
+pub(crate) fn read(path: &Path, role: Role, kind: Kind) -> Result<Verdict, Error> {
+    parse(&bytes(path)?, role, kind)
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    // A harness that puts a pipe or a link there must neither block the agent nor make it read on.
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(Error::Unreadable(io::ErrorKind::InvalidInput.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::Missing),
+        Err(error) => return Err(Error::Unreadable(error)),
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(RESULT_MAX + 1).read_to_end(&mut bytes))
+        .map_err(Error::Unreadable)?;
+    if bytes.len() as u64 > RESULT_MAX {
+        return Err(Error::TooLong);
+    }
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8], role: Role, kind: Kind) -> Result<Verdict, Error> {
+    let text = || head(&String::from_utf8_lossy(bytes), QUOTE_MAX, " …");
+    let document: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|error| Error::NoJson {
+            problem: error.to_string(),
+            text: text(),
+        })?;
+    let no_fit = |problem: String| Error::NoFit {
+        role,
+        problem: head(&problem, QUOTE_MAX, " …"),
+        text: text(),
+    };
+    let schema = verdict_schema(role, kind)
+        .ok_or_else(|| no_fit("this role writes no verdict".to_owned()))?;
+    check(schema, &document).map_err(no_fit)?;
+    serde_json::from_value(document).map_err(|error| no_fit(error.to_string()))
+}
+
+/// Says what is wrong with `document`, most telling first.
+fn check(schema: &str, document: &serde_json::Value) -> Result<(), String> {
+    let schema = serde_json::from_str(schema).map_err(|error| error.to_string())?;
+    let validator = jsonschema::validator_for(&schema).map_err(|error| error.to_string())?;
+    let problems: Vec<String> = validator
+        .iter_errors(document)
+        .map(|error| error.to_string())
+        .collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

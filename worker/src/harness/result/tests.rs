@@ -1,0 +1,169 @@
+use serde_json::json;
+
+use super::*;
+
+const HARNESS_ROLES: [Role; 5] = [
+    Role::Estimator,
+    Role::Implementer,
+    Role::Reviewer,
+    Role::ConflictResolver,
+    Role::Escalator,
+];
+
+/// Each verdict with the one role that may give it.
+fn verdicts() -> Vec<(Role, serde_json::Value)> {
+    let reason = "because";
+    vec![
+        (
+            Role::Estimator,
+            json!({"verdict": "ready", "tier": 1, "plan": "do it"}),
+        ),
+        (Role::Estimator, json!({"verdict": "change_present"})),
+        (
+            Role::Estimator,
+            json!({"verdict": "declined", "reason": reason}),
+        ),
+        (
+            Role::Estimator,
+            json!({"verdict": "unsure", "reason": reason}),
+        ),
+        (
+            Role::Implementer,
+            json!({"verdict": "changed", "summary": "did it"}),
+        ),
+        (
+            Role::Implementer,
+            json!({"verdict": "no_change", "reason": reason}),
+        ),
+        (
+            Role::Implementer,
+            json!({"verdict": "failed", "reason": reason}),
+        ),
+        (
+            Role::Implementer,
+            json!({"verdict": "conflict", "paths": ["a/b"]}),
+        ),
+        (Role::ConflictResolver, json!({"verdict": "resolved"})),
+        (
+            Role::ConflictResolver,
+            json!({"verdict": "unresolved", "reason": reason}),
+        ),
+        (
+            Role::Escalator,
+            json!({"verdict": "retry", "plan": "do it"}),
+        ),
+        (
+            Role::Escalator,
+            json!({"verdict": "give_up", "reason": reason}),
+        ),
+        (Role::Reviewer, json!({"verdict": "approve", "notes": ""})),
+        (Role::Reviewer, json!({"verdict": "approve"})),
+        (
+            Role::Reviewer,
+            json!({"verdict": "request_changes", "notes": "n"}),
+        ),
+        (
+            Role::Reviewer,
+            json!({"verdict": "reject", "reason": reason}),
+        ),
+    ]
+}
+
+fn parse_json(document: &serde_json::Value, role: Role, kind: Kind) -> Result<Verdict, Error> {
+    parse(document.to_string().as_bytes(), role, kind)
+}
+
+#[test]
+fn each_role_gives_its_own_verdicts_and_no_others() {
+    for (owner, document) in verdicts() {
+        for role in HARNESS_ROLES {
+            let result = parse_json(&document, role, Kind::PullRequest);
+            if role == owner {
+                assert!(result.is_ok(), "{role}: {document}: {result:?}");
+            } else {
+                let error = result.unwrap_err().to_string();
+                let name = document["verdict"].as_str().unwrap();
+                assert!(
+                    error.contains(role.name()) && error.contains(name),
+                    "{error}"
+                );
+            }
+        }
+        assert!(parse_json(&document, Role::Ci, Kind::PullRequest).is_err());
+    }
+}
+
+#[test]
+fn an_issue_holds_no_change_yet() {
+    let document = json!({"verdict": "change_present"});
+    assert!(parse_json(&document, Role::Estimator, Kind::PullRequest).is_ok());
+    assert!(parse_json(&document, Role::Estimator, Kind::Issue).is_err());
+    for (_, document) in verdicts()
+        .iter()
+        .filter(|(role, _)| *role == Role::Implementer)
+    {
+        assert!(parse_json(document, Role::Implementer, Kind::Issue).is_ok());
+    }
+}
+
+#[test]
+fn a_verdict_with_missing_strange_or_wrong_fields_is_refused() {
+    let bad = [
+        json!({"verdict": "changed"}),
+        json!({"verdict": "changed", "summary": ""}),
+        json!({"verdict": "changed", "summary": 1}),
+        json!({"verdict": "changed", "summary": "s", "commit": "abc"}),
+        json!({"verdict": "conflict", "paths": []}),
+        json!({"summary": "s"}),
+        json!(["changed"]),
+        json!("changed"),
+        json!(null),
+    ];
+    for document in bad {
+        let error = parse_json(&document, Role::Implementer, Kind::Issue).unwrap_err();
+        assert!(matches!(error, Error::NoFit { .. }), "{document}: {error}");
+    }
+    let tier = json!({"verdict": "ready", "tier": -1, "plan": "p"});
+    assert!(parse_json(&tier, Role::Estimator, Kind::Issue).is_err());
+}
+
+#[test]
+fn what_is_no_json_is_quoted() {
+    let error = parse(b"I am done!", Role::Implementer, Kind::Issue).unwrap_err();
+    assert!(matches!(error, Error::NoJson { .. }));
+    assert!(error.to_string().contains("I am done!"), "{error}");
+    let error = parse(b"", Role::Implementer, Kind::Issue).unwrap_err();
+    assert!(matches!(error, Error::NoJson { .. }));
+}
+
+#[test]
+fn a_long_wrong_result_is_quoted_in_part() {
+    let long = format!("\"{}\"", "x".repeat(100_000));
+    let error = parse(long.as_bytes(), Role::Implementer, Kind::Issue).unwrap_err();
+    assert!(
+        error.to_string().len() < 4096,
+        "{}",
+        error.to_string().len()
+    );
+}
+
+#[test]
+fn only_a_regular_file_of_bounded_size_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("result.json");
+    let read = || read(&path, Role::ConflictResolver, Kind::Issue);
+    assert!(matches!(read(), Err(Error::Missing)));
+
+    let mut document = json!({"verdict": "resolved"}).to_string().into_bytes();
+    document.resize(RESULT_MAX as usize, b' ');
+    std::fs::write(&path, &document).unwrap();
+    assert_eq!(read().unwrap(), Verdict::Resolved {});
+
+    document.push(b' ');
+    std::fs::write(&path, &document).unwrap();
+    assert!(matches!(read(), Err(Error::TooLong)));
+
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert!(matches!(read(), Err(Error::Unreadable(_))));
+}

@@ -1,0 +1,210 @@
+//! Ends the processes of a session, verified and confirmed.
+//!
+//! The shim is asked first: it is the parent of all that the harness started, and can prove that
+//! nothing is left. Without it the harness's process group is signalled through its leader's pidfd.
+//! A kill counts only when the process was verified, was alive before, and was seen to exit.
+
+use std::time::Duration;
+
+use nix::{errno::Errno, sys::signal::Signal};
+use tokio::time::timeout;
+
+use super::{
+    host::Place,
+    identity::{Identity, Recorded, identify},
+    pidfd::Pidfd,
+};
+
+/// How long the shim may take beyond the grace: it kills in a loop until no child is left.
+const SHIM_MARGIN: Duration = Duration::from_secs(3);
+
+/// How long a process that got SIGKILL may take to vanish.
+const KILL_CONFIRMATION: Duration = Duration::from_secs(1);
+
+/// What a stop may take beyond the grace of its harness: the two bounds above and a second for the
+/// shim to read the deadline file. Part of the kill budget that Register sends.
+pub(crate) const STOP_MARGIN: Duration = Duration::from_secs(5);
+
+/// The processes of one session, as recorded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Processes {
+    pub(crate) place: Place,
+    pub(crate) shim: Option<Recorded>,
+    pub(crate) harness: Option<Recorded>,
+}
+
+/// How a kill ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Killed {
+    /// At least one verified, living process was signalled, and all of them were seen to exit.
+    Confirmed,
+    /// Nothing was there any more; nothing was signalled.
+    AlreadyGone,
+    /// Something may still run, for the reason given. Nobody who isn't verified was signalled.
+    Unconfirmed(String),
+}
+
+/// Stops a session: TERM, `grace`, KILL.
+pub(crate) async fn kill_with_grace(processes: &Processes, grace: Duration) -> Killed {
+    let here = Place::here();
+    let verify = |recorded: &Option<Recorded>| match recorded {
+        Some(recorded) => identify(recorded, &processes.place, &here),
+        None => Identity::Other,
+    };
+    let shim = match verify(&processes.shim) {
+        Identity::Same(shim) => Some(shim),
+        Identity::Other => None,
+        Identity::Unverifiable(reason) => return unconfirmed("shim", &reason),
+    };
+    if let Some(shim) = &shim
+        && let Err(error) = ask(shim, grace + SHIM_MARGIN).await
+    {
+        tracing::warn!(shim.pid = shim.pid(), %error, "shim did not end in time");
+    }
+    let harness = match verify(&processes.harness) {
+        Identity::Same(harness) => Some(harness),
+        Identity::Other => None,
+        Identity::Unverifiable(reason) => return unconfirmed("harness", &reason),
+    };
+    if let Some(harness) = &harness {
+        // A living shim has used the grace up already.
+        let grace = if shim.is_some() {
+            Duration::ZERO
+        } else {
+            grace
+        };
+        if let Err(error) = kill_group(harness, grace).await {
+            return unconfirmed("harness", &error.to_string());
+        }
+    }
+    match (&shim, &harness) {
+        (None, None) => Killed::AlreadyGone,
+        (None, Some(_)) => Killed::Confirmed,
+        (Some(shim), _) => match exit_within(shim, KILL_CONFIRMATION).await {
+            Ok(()) => Killed::Confirmed,
+            Err(error) => unconfirmed("shim", &error.to_string()),
+        },
+    }
+}
+
+/// Why an end could not be confirmed.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("signal {signal}")]
+    Signal {
+        signal: Signal,
+        #[source]
+        source: Errno,
+    },
+    #[error("wait for the exit")]
+    Wait(#[source] std::io::Error),
+    #[error("still alive after {} ms", .0.as_millis())]
+    Alive(Duration),
+}
+
+async fn ask(shim: &Pidfd, patience: Duration) -> Result<(), Error> {
+    send(Signal::SIGTERM, |signal| shim.signal(signal))?;
+    exit_within(shim, patience).await
+}
+
+async fn kill_group(leader: &Pidfd, grace: Duration) -> Result<(), Error> {
+    if !grace.is_zero() {
+        send(Signal::SIGTERM, |signal| leader.signal_group(signal))?;
+        // A stopped process would keep SIGTERM pending for the whole grace.
+        send(Signal::SIGCONT, |signal| leader.signal_group(signal))?;
+        if let Err(Error::Wait(source)) = exit_within(leader, grace).await {
+            return Err(Error::Wait(source));
+        }
+    }
+    // Also after the leader has exited in time: its group may have members that did not.
+    match send(Signal::SIGKILL, |signal| leader.signal_group(signal)) {
+        Err(Error::Signal {
+            source: Errno::EINVAL,
+            ..
+        }) if leader.has_exited() == Ok(true) => {
+            // No group flag on this kernel, and the number is no longer the leader's.
+        }
+        other => other?,
+    }
+    exit_within(leader, KILL_CONFIRMATION).await
+}
+
+/// Sends a signal; that nobody is there to receive it is no error.
+fn send(signal: Signal, through: impl Fn(Signal) -> Result<(), Errno>) -> Result<(), Error> {
+    match through(signal) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(source) => Err(Error::Signal { signal, source }),
+    }
+}
+
+async fn exit_within(process: &Pidfd, patience: Duration) -> Result<(), Error> {
+    match timeout(patience, process.exited()).await {
+        Ok(result) => result.map_err(Error::Wait),
+        Err(_) => Err(Error::Alive(patience)),
+    }
+}
+
+fn unconfirmed(who: &str, reason: &str) -> Killed {
+    Killed::Unconfirmed(format!("{who}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::testing::Sleeper;
+
+    const GRACE: Duration = Duration::from_millis(200);
+
+    fn harness(recorded: Recorded) -> Processes {
+        Processes {
+            place: Place::here(),
+            shim: None,
+            harness: Some(recorded),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_verified_harness_is_killed() {
+        let mut sleeper = Sleeper::start();
+        let killed = kill_with_grace(&harness(sleeper.recorded()), GRACE).await;
+        assert_eq!(killed, Killed::Confirmed);
+        assert!(sleeper.is_dead());
+    }
+
+    #[tokio::test]
+    async fn one_that_ignores_term_is_killed_after_the_grace() {
+        let mut sleeper = Sleeper::start_ignoring_term();
+        let killed = kill_with_grace(&harness(sleeper.recorded()), GRACE).await;
+        assert_eq!(killed, Killed::Confirmed);
+        assert!(sleeper.is_dead());
+    }
+
+    #[tokio::test]
+    async fn an_impostor_is_never_signalled() {
+        let mut sleeper = Sleeper::start();
+        let mut recorded = sleeper.recorded();
+        recorded.starttime = recorded.starttime.map(|ticks| ticks - 1);
+        let killed = kill_with_grace(&harness(recorded), GRACE).await;
+        assert_eq!(killed, Killed::AlreadyGone);
+        assert!(!sleeper.is_dead());
+    }
+
+    #[tokio::test]
+    async fn an_unverifiable_process_is_never_signalled() {
+        let mut sleeper = Sleeper::start();
+        let mut recorded = sleeper.recorded();
+        recorded.starttime = None;
+        let killed = kill_with_grace(&harness(recorded), GRACE).await;
+        assert!(matches!(killed, Killed::Unconfirmed(_)), "{killed:?}");
+        assert!(!sleeper.is_dead());
+    }
+
+    #[tokio::test]
+    async fn a_zombie_does_not_count_as_killed() {
+        let mut sleeper = Sleeper::start();
+        let recorded = sleeper.recorded();
+        sleeper.kill_without_reaping();
+        let killed = kill_with_grace(&harness(recorded), GRACE).await;
+        assert_eq!(killed, Killed::AlreadyGone);
+    }
+}

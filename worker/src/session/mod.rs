@@ -1,0 +1,236 @@
+//! A session: one lease, from its workspace to its last word to the master. One task each.
+//!
+//! Prepare the workspace, write down the intent, start the shim, watch it, judge what came out, push,
+//! Complete, clean up. The shim, not the session, holds the harness: a session that dies leaves
+//! nothing running beyond the lease's deadline. Which sessions there are is the agent's to know.
+
+mod complete;
+mod control;
+mod judge;
+mod log;
+mod run;
+mod start;
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub(crate) use complete::refuse;
+pub(crate) use control::{Control, Stop};
+
+use crate::{
+    assignment::{Assignment, Job},
+    harness::profile::{Limits, Profile},
+    master::{FailureClass, Masters, Outcome, Phase},
+    process::clock,
+    sidecar::SessionDir,
+    state::StateDir,
+    tree,
+    workspace::{Checkout, Workspaces},
+};
+use control::Orders;
+use judge::Judgement;
+use run::{Ended, Run};
+
+/// What all sessions of an agent share.
+pub(crate) struct Context {
+    pub(crate) masters: Arc<Masters>,
+    pub(crate) state: Arc<StateDir>,
+    pub(crate) workspaces: Workspaces,
+    pub(crate) profiles: Vec<Profile>,
+    /// How a check's command is run.
+    pub(crate) ci_limits: Limits,
+    /// PATH of harnesses.
+    pub(crate) path: String,
+    /// The program that has the `shim` subcommand.
+    pub(crate) program: PathBuf,
+}
+
+/// How a session's work ended.
+#[derive(Debug)]
+enum End {
+    /// There is something to report.
+    Outcome(Outcome),
+    /// The lease is given back, for this reason.
+    Returned(&'static str),
+    /// The master wants nothing more of it.
+    Unwanted,
+}
+
+impl End {
+    fn failure(class: FailureClass, message: impl Into<String>) -> Self {
+        Self::Outcome(Outcome::failure(class, message))
+    }
+
+    fn stopped(stop: Stop) -> Self {
+        match stop {
+            Stop::Draining => Self::Returned("worker drains"),
+            Stop::Cancelled | Stop::LeaseLost => Self::Unwanted,
+        }
+    }
+}
+
+/// One lease at work.
+pub(crate) struct Session {
+    context: Arc<Context>,
+    assignment: Assignment,
+    directory: SessionDir,
+    orders: Orders,
+    /// How long the harness ran, once it has.
+    harness_duration: Option<Duration>,
+    /// Set when processes could not be confirmed dead: nothing is removed then.
+    unconfirmed: bool,
+}
+
+/// Prepares a session, and the agent's end of it. `changed` is called when a beat should go out.
+pub(crate) fn session(
+    context: Arc<Context>,
+    assignment: Assignment,
+    changed: impl Fn() + Send + Sync + 'static,
+) -> (Session, Control) {
+    let limits = limits(&context, &assignment.job);
+    let budget = limits.unwrap_or(context.ci_limits).kill_budget();
+    let (orders, control) = control::channel(&assignment, budget, changed);
+    let session = Session {
+        directory: context.state.session(&assignment.key),
+        context,
+        assignment,
+        orders,
+        harness_duration: None,
+        unconfirmed: false,
+    };
+    (session, control)
+}
+
+impl Session {
+    /// Works the lease to its end.
+    #[tracing::instrument(name = "session", skip_all, fields(
+        attempt.id = %self.assignment.key.attempt_id,
+        lease.fence = self.assignment.key.fence,
+        role = %self.assignment.job.role(),
+    ))]
+    pub(crate) async fn run(mut self) {
+        tracing::info!(
+            workflow.id = %self.assignment.item.workflow_id,
+            job = self.assignment.job.label(),
+            "session starts"
+        );
+        let end = self.work().await;
+        tracing::info!(?end, "session ends");
+        complete::report(
+            &self.context.masters,
+            &self.assignment.key,
+            end,
+            self.harness_duration,
+            &mut self.orders,
+        )
+        .await;
+        self.clean_up().await;
+    }
+
+    async fn work(&mut self) -> End {
+        let Some(limits) = limits(&self.context, &self.assignment.job) else {
+            return End::failure(
+                FailureClass::WorkspaceFailed,
+                format!("no harness profile for {:?}", self.assignment.job),
+            );
+        };
+        let prepared = tokio::select! {
+            biased;
+            stop = self.orders.stopped() => return End::stopped(stop),
+            prepared = self.context.workspaces.prepare(&self.assignment) => prepared,
+        };
+        let checkout = match prepared {
+            Ok(checkout) => checkout,
+            Err(error) => return failed("prepare the workspace", error),
+        };
+        let ended = match self.run_harness(&checkout, limits).await {
+            Ok(ended) => ended,
+            Err(end) => return end,
+        };
+        self.unconfirmed = ended.unconfirmed;
+        self.orders.report(|status| status.phase = Phase::Finishing);
+        let judgement = judge::judge(&ended, &self.assignment, &self.directory);
+        let mut orders = self.orders.clone();
+        tokio::select! {
+            biased;
+            stop = orders.stopped(), if !judgement.is_final() => End::stopped(stop),
+            end = self.finish(judgement, &checkout) => end,
+        }
+    }
+
+    async fn run_harness(&mut self, checkout: &Checkout, limits: Limits) -> Result<Ended, End> {
+        if !self.orders.tenure().is_mine(clock::now()) {
+            return Err(End::failure(
+                FailureClass::LeaseLost,
+                "no beat was acknowledged in time to start the harness",
+            ));
+        }
+        let started_at = Instant::now();
+        let shim = start::start(
+            &self.context,
+            &self.assignment,
+            &self.directory,
+            checkout.path(),
+            &mut self.orders,
+        )
+        .map_err(|error| failed("start the shim", error))?;
+        let ended = Run::new(shim, &self.directory, limits, &self.orders)
+            .until_ended()
+            .await;
+        self.harness_duration = Some(started_at.elapsed());
+        Ok(ended)
+    }
+
+    /// Does what a judgement asks for, which may be to push a commit.
+    async fn finish(&self, judgement: Judgement, checkout: &Checkout) -> End {
+        match judgement {
+            Judgement::Final(end) => end,
+            Judgement::WithCommit(verdict) => {
+                let push_ref = &self.assignment.push_ref;
+                End::Outcome(complete::push(verdict, checkout, push_ref).await)
+            }
+        }
+    }
+
+    /// Removes workspace and directory, in this order: the directory is what a later agent finds.
+    async fn clean_up(&self) {
+        if self.unconfirmed {
+            tracing::error!(
+                directory = %self.directory.path().display(),
+                "processes of the session may still run: workspace and directory are kept"
+            );
+            return;
+        }
+        let workspace = self.context.workspaces.path(&self.assignment);
+        for path in [workspace.as_path(), self.directory.path()] {
+            if let Err(error) = tree::remove(path).await {
+                tracing::warn!(path = %path.display(), %error, "leave what can't be removed");
+            }
+        }
+    }
+}
+
+/// The limits of what is to be run. `None` where its profile is not configured.
+fn limits(context: &Context, job: &Job) -> Option<Limits> {
+    match job {
+        Job::Check { .. } => Some(context.ci_limits),
+        Job::Harness { profile, .. } => context.profile(profile).map(|profile| profile.limits),
+    }
+}
+
+impl Context {
+    fn profile(&self, name: &str) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| profile.name == name)
+    }
+}
+
+fn failed(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> End {
+    let error = anyhow::Error::from(error);
+    End::failure(
+        FailureClass::WorkspaceFailed,
+        format!("failed to {what}: {error:#}"),
+    )
+}

@@ -1,0 +1,240 @@
+//! Watches a shim until it has ended, and sees to it that it does.
+
+use std::{io, pin::pin, time::Duration};
+
+use tokio::{
+    io::AsyncReadExt as _,
+    process::ChildStdout,
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+};
+
+use super::{
+    control::{Orders, Stop},
+    log,
+    start::Shim,
+};
+use crate::{
+    harness::profile::Limits,
+    lease::Tenure,
+    master::Phase,
+    process::{
+        host::Place,
+        kill::{Killed, Processes, kill_with_grace},
+    },
+    shim::record::ExitRecord,
+    sidecar::{SessionDir, Sidecar},
+};
+
+/// How often the log is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a shim may take to kill what an ended harness left behind. It kills without grace, so
+/// that what takes longer is stuck in the kernel.
+const SWEEP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the end of a killed shim may take to be reaped.
+const REAP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why watching ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The shim ended by itself.
+    Ended,
+    /// The harness ended, but the shim can't get rid of what it left.
+    Stuck,
+    TimedOut(Duration),
+    Silent(Duration),
+    Stopped(Stop),
+}
+
+/// How it all ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) why: Why,
+    /// What the shim wrote down; `None` where it could not.
+    pub(super) record: Option<ExitRecord>,
+    /// Whether a harness was ever let go.
+    pub(super) has_started: bool,
+    /// Set where something may still run.
+    pub(super) unconfirmed: bool,
+}
+
+/// A running session.
+pub(super) struct Run<'a> {
+    shim: Shim,
+    directory: &'a SessionDir,
+    limits: Limits,
+    orders: &'a Orders,
+    started_at: Instant,
+    /// Length of the log at the last look, and when it last grew.
+    log_bytes: u64,
+    output_at: Instant,
+    /// When the exit record was first seen.
+    exit_at: Option<Instant>,
+    has_started: bool,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        shim: Shim,
+        directory: &'a SessionDir,
+        limits: Limits,
+        orders: &'a Orders,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            shim,
+            directory,
+            limits,
+            orders,
+            started_at: now,
+            log_bytes: 0,
+            output_at: now,
+            exit_at: None,
+            has_started: false,
+        }
+    }
+
+    /// Returns when the session's processes have ended, as far as that can be had.
+    pub(super) async fn until_ended(mut self) -> Ended {
+        let why = self.watch().await;
+        let is_confirmed = match why {
+            Why::Ended => true,
+            Why::Stuck => false,
+            Why::TimedOut(_) | Why::Silent(_) | Why::Stopped(_) => self.kill().await,
+        };
+        if !self.has_started {
+            self.note_start();
+        }
+        self.look();
+        Ended {
+            why,
+            record: self.record(),
+            has_started: self.has_started,
+            unconfirmed: !is_confirmed,
+        }
+    }
+
+    async fn watch(&mut self) -> Why {
+        let mut started = pin!(end_of_file(self.shim.child.stdout.take()));
+        let mut is_waiting_for_start = true;
+        let mut looks = interval(LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let timeout_at = self.started_at + self.limits.timeout;
+        let (mut stops, mut renewals) = (self.orders.clone(), self.orders.clone());
+        loop {
+            tokio::select! {
+                biased;
+                status = self.shim.child.wait() => {
+                    tracing::debug!(?status, "shim ended");
+                    return Why::Ended;
+                }
+                () = &mut started, if is_waiting_for_start => {
+                    is_waiting_for_start = false;
+                    self.note_start();
+                }
+                stop = stops.stopped() => return Why::Stopped(stop),
+                () = sleep_until(timeout_at) => return Why::TimedOut(self.limits.timeout),
+                _ = looks.tick() => {
+                    self.look();
+                    if let Some(why) = self.overdue() {
+                        return why;
+                    }
+                }
+                tenure = renewals.renewed() => self.prolong(tenure),
+            }
+        }
+    }
+
+    /// Tells the shim how long the harness may run. Where that fails it stops earlier, not later.
+    fn prolong(&self, tenure: Tenure) {
+        if let Err(error) = self.directory.write_deadline(tenure.stop_at()) {
+            tracing::warn!(%error, "failed to write the deadline");
+        }
+    }
+
+    /// The shim has closed its pipe: either the harness was let go, or it never will be.
+    fn note_start(&mut self) {
+        match Sidecar::load(self.directory) {
+            Ok(Some(sidecar)) => {
+                let harness = sidecar.processes().harness;
+                let subprocess = harness.and_then(|h| Some((h.pid, h.starttime?)));
+                self.has_started = subprocess.is_some();
+                self.orders.report(|status| {
+                    status.phase = Phase::Running;
+                    status.subprocess = subprocess;
+                });
+            }
+            Ok(None) => tracing::warn!("sidecar is gone"),
+            Err(error) => tracing::warn!(%error, "failed to read the sidecar"),
+        }
+    }
+
+    fn look(&mut self) {
+        let Ok((bytes, written_at)) = log::progress(&self.directory.log()) else {
+            return;
+        };
+        if bytes != self.log_bytes {
+            self.log_bytes = bytes;
+            self.output_at = Instant::now();
+        }
+        self.orders.note(|status| {
+            status.log_bytes = bytes;
+            status.last_output_at = (bytes > 0).then_some(written_at);
+        });
+    }
+
+    fn overdue(&mut self) -> Option<Why> {
+        if self.exit_at.is_none() && self.directory.exit_record().exists() {
+            self.exit_at = Some(Instant::now());
+        }
+        if let Some(exit_at) = self.exit_at {
+            return (exit_at.elapsed() > SWEEP_PATIENCE).then_some(Why::Stuck);
+        }
+        let limit = self.limits.idle_timeout?;
+        (self.output_at.elapsed() > limit).then_some(Why::Silent(limit))
+    }
+
+    /// Kills what runs, and returns whether that is certain.
+    async fn kill(&mut self) -> bool {
+        let processes = self.processes();
+        let killed = kill_with_grace(&processes, self.limits.grace).await;
+        tracing::info!(?killed, "stopped the session's processes");
+        let reaped = timeout(REAP_PATIENCE, self.shim.child.wait()).await;
+        match killed {
+            Killed::Confirmed | Killed::AlreadyGone => reaped.is_ok(),
+            Killed::Unconfirmed(_) => false,
+        }
+    }
+
+    fn processes(&self) -> Processes {
+        let recorded = match Sidecar::load(self.directory) {
+            Ok(sidecar) => sidecar.map(|sidecar| sidecar.processes()),
+            Err(_) => None,
+        };
+        recorded
+            .filter(|processes| processes.shim.is_some())
+            .unwrap_or_else(|| Processes {
+                place: Place::here(),
+                shim: Some(self.shim.recorded.clone()),
+                harness: None,
+            })
+    }
+
+    fn record(&self) -> Option<ExitRecord> {
+        ExitRecord::load(self.directory).unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to read the exit record");
+            None
+        })
+    }
+}
+
+/// Completes at the end of what the shim has to say, which is nothing.
+async fn end_of_file(stdout: Option<ChildStdout>) {
+    if let Some(mut stdout) = stdout {
+        let result: io::Result<usize> = stdout.read(&mut [0]).await;
+        if let Err(error) = result {
+            tracing::debug!(%error, "read the shim's pipe");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The checkout of one lease, and what comes out of it.
+
+use std::path::{Path, PathBuf};
+
+use pointsman_git::Git;
+
+use super::{CollectError, Error, Mirror, make_directory};
+use crate::assignment::{Assignment, Commit};
+
+/// The branch that the harness finds itself on.
+const BRANCH: &str = "work";
+
+/// Whom commits of the harness name. It can set another.
+const NAME: &str = "Pointsman";
+const EMAIL: &str = "pointsman@localhost";
+
+/// A repository for one harness.
+#[derive(Debug, Clone)]
+pub(crate) struct Checkout {
+    mirror: Mirror,
+    path: PathBuf,
+    commit: Commit,
+}
+
+impl Checkout {
+    /// Makes it at `path`, which must not exist. The mirror has the commit.
+    pub(super) async fn make(
+        mirror: Mirror,
+        path: &Path,
+        assignment: &Assignment,
+    ) -> Result<Self, Error> {
+        make_directory(path)?;
+        let checkout = Self {
+            mirror,
+            path: path.to_owned(),
+            commit: assignment.checkout_commit.clone(),
+        };
+        checkout
+            .check_out(&assignment.base_branch)
+            .await
+            .map_err(|source| Error::CheckOut {
+                commit: checkout.commit.clone(),
+                source,
+            })?;
+        Ok(checkout)
+    }
+
+    async fn check_out(&self, base_branch: &str) -> Result<(), pointsman_git::Error> {
+        let git = Git::new(&self.path);
+        git.run(["init", "--quiet", "--template="]).await?;
+        self.borrow_objects()
+            .map_err(|source| pointsman_git::Error::Start {
+                command: "init".to_owned(),
+                directory: self.path.clone(),
+                source,
+            })?;
+        git.run(["config", "user.name", NAME]).await?;
+        git.run(["config", "user.email", EMAIL]).await?;
+        if let Some(tip) = self.mirror.tip(base_branch).await? {
+            let name = format!("refs/remotes/origin/{base_branch}");
+            git.run(["update-ref", &name, tip.as_str()]).await?;
+        }
+        git.run(["checkout", "--quiet", "-B", BRANCH, self.commit.as_str()])
+            .await
+            .map(drop)
+    }
+
+    fn borrow_objects(&self) -> std::io::Result<()> {
+        let info = self.path.join(".git/objects/info");
+        std::fs::create_dir_all(&info)?;
+        let line = format!("{}\n", self.mirror.objects().display());
+        std::fs::write(info.join("alternates"), line)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was checked out.
+    pub(crate) fn commit(&self) -> &Commit {
+        &self.commit
+    }
+
+    /// Brings the checkout's HEAD into the mirror and returns it. It may still be the commit that
+    /// was checked out.
+    pub(crate) async fn collect(&self) -> Result<Commit, CollectError> {
+        let head = self.head().await?;
+        // No ref has to keep it: nothing is ever collected as garbage from a mirror.
+        self.mirror
+            .git()
+            .run([
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--",
+                &self.url(),
+                head.as_str(),
+            ])
+            .await
+            .map_err(CollectError::Head)?;
+        self.must_descend(head).await
+    }
+
+    /// Asks the checkout as a remote repository, whose configuration and hooks are not followed.
+    async fn head(&self) -> Result<Commit, CollectError> {
+        let listed = self
+            .mirror
+            .git()
+            .text(["ls-remote", "--quiet", "--", &self.url(), "HEAD"])
+            .await
+            .map_err(CollectError::Head)?;
+        let (name, _) = listed.split_once('\t').ok_or(CollectError::NoCommit)?;
+        Commit::new(name).ok_or(CollectError::NoCommit)
+    }
+
+    fn url(&self) -> String {
+        self.path.to_string_lossy().into_owned()
+    }
+
+    async fn must_descend(&self, head: Commit) -> Result<Commit, CollectError> {
+        let comparison = self
+            .mirror
+            .git()
+            .run_expecting(
+                [
+                    "merge-base",
+                    "--is-ancestor",
+                    self.commit.as_str(),
+                    head.as_str(),
+                ],
+                &[0, 1],
+            )
+            .await
+            .map_err(CollectError::Compare)?;
+        if comparison.status == 0 {
+            Ok(head)
+        } else {
+            Err(CollectError::NoDescendant {
+                head,
+                checkout: self.commit.clone(),
+            })
+        }
+    }
+
+    /// Pushes a collected commit to `push_ref`. Doing so again changes nothing.
+    pub(crate) async fn push(&self, commit: &Commit, push_ref: &str) -> Result<(), Error> {
+        self.mirror
+            .git()
+            .run([
+                "push",
+                "--quiet",
+                "--no-verify",
+                "--",
+                self.mirror.url(),
+                &format!("{commit}:{push_ref}"),
+            ])
+            .await
+            .map(drop)
+            .map_err(|source| Error::Push {
+                push_ref: push_ref.to_owned(),
+                source,
+            })
+    }
+}

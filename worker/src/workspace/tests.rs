@@ -1,0 +1,214 @@
+use std::fs;
+
+use pointsman_git::Git;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    assignment::{Job, Role},
+    testing,
+};
+
+/// A repository to work for, and the directories of a worker.
+struct World {
+    directory: TempDir,
+    workspaces: Workspaces,
+    assignment: Assignment,
+}
+
+impl World {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["upstream", "mirrors", "checkouts"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        let workspaces = Workspaces::new(
+            directory.path().join("mirrors"),
+            directory.path().join("checkouts"),
+        );
+        let mut assignment = testing::assignment(Job::Harness {
+            role: Role::Implementer,
+            tier: 1,
+            profile: "stub".to_owned(),
+        });
+        assignment.repository.git_url = path(&directory, "upstream");
+        let mut world = Self {
+            directory,
+            workspaces,
+            assignment,
+        };
+        world.upstream().run(["init", "--quiet"]).await.unwrap();
+        world.assignment.checkout_commit = commit(&world.upstream(), "first").await;
+        world
+    }
+
+    fn upstream(&self) -> Git {
+        Git::new(path(&self.directory, "upstream")).with_identity("A", "a@example.invalid")
+    }
+
+    async fn prepare(&self) -> Checkout {
+        self.workspaces.prepare(&self.assignment).await.unwrap()
+    }
+}
+
+fn path(directory: &TempDir, name: &str) -> String {
+    directory.path().join(name).to_str().unwrap().to_owned()
+}
+
+async fn commit(git: &Git, message: &str) -> Commit {
+    git.run(["commit", "--quiet", "--allow-empty", "-m", message])
+        .await
+        .unwrap();
+    head(git).await
+}
+
+async fn head(git: &Git) -> Commit {
+    Commit::new(&git.text(["rev-parse", "HEAD"]).await.unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_checkout_is_a_repository_of_its_own_with_the_base_branch() {
+    let world = World::new().await;
+    let checkout = world.prepare().await;
+    let git = Git::new(checkout.path());
+    assert_eq!(head(&git).await, world.assignment.checkout_commit);
+    assert_eq!(
+        git.text(["rev-parse", "--git-dir", "--git-common-dir"])
+            .await
+            .unwrap(),
+        ".git\n.git",
+        "no worktree of another repository"
+    );
+    assert_eq!(
+        git.text(["rev-parse", "origin/main"]).await.unwrap(),
+        world.assignment.checkout_commit.as_str()
+    );
+    // Its own configuration names an author, so that a harness can commit.
+    commit(&git, "by the harness").await;
+}
+
+#[tokio::test]
+async fn a_commit_is_pushed_to_the_ref_of_the_lease_as_often_as_asked() {
+    let world = World::new().await;
+    let checkout = world.prepare().await;
+    let made = commit(&Git::new(checkout.path()), "by the harness").await;
+    let push_ref = world.assignment.push_ref.as_str();
+    assert_eq!(checkout.collect().await.unwrap(), made);
+    checkout.push(&made, push_ref).await.unwrap();
+    checkout.push(&made, push_ref).await.unwrap();
+    let pushed = world
+        .upstream()
+        .text(["rev-parse", push_ref])
+        .await
+        .unwrap();
+    assert_eq!(pushed, made.as_str());
+    let main = world.upstream().text(["rev-parse", "main"]).await.unwrap();
+    assert_eq!(
+        main,
+        world.assignment.checkout_commit.as_str(),
+        "no branch moves"
+    );
+}
+
+#[tokio::test]
+async fn a_head_that_is_no_descendant_is_refused() {
+    let mut world = World::new().await;
+    world.assignment.checkout_commit = commit(&world.upstream(), "second").await;
+    let checkout = world.prepare().await;
+    let git = Git::new(checkout.path());
+    git.run(["reset", "--quiet", "--hard", "HEAD^"])
+        .await
+        .unwrap();
+    commit(&git, "beside it").await;
+    let error = checkout.collect().await.unwrap_err();
+    assert!(
+        matches!(error, CollectError::NoDescendant { .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_untouched_checkout_collects_what_was_checked_out() {
+    let world = World::new().await;
+    let checkout = world.prepare().await;
+    fs::write(checkout.path().join("dirty"), "not committed").unwrap();
+    let head = checkout.collect().await.unwrap();
+    assert_eq!(head, world.assignment.checkout_commit);
+}
+
+#[tokio::test]
+async fn a_checkout_without_its_repository_is_the_harnesss_doing() {
+    let world = World::new().await;
+    let checkout = world.prepare().await;
+    fs::remove_dir_all(checkout.path().join(".git")).unwrap();
+    let error = checkout.collect().await.unwrap_err();
+    assert!(matches!(error, CollectError::Head(_)), "{error}");
+}
+
+#[tokio::test]
+async fn hooks_and_configuration_of_a_checkout_are_not_the_agents() {
+    let world = World::new().await;
+    let checkout = world.prepare().await;
+    let git = Git::new(checkout.path());
+    let made = commit(&git, "by the harness").await;
+    let marker = world.directory.path().join("marker");
+    let script = format!("touch {}; false", marker.display());
+    for key in [
+        "uploadpack.packObjectsHook",
+        "core.fsmonitor",
+        "core.sshCommand",
+    ] {
+        git.run(["config", key, &script]).await.unwrap();
+    }
+    assert_eq!(checkout.collect().await.unwrap(), made);
+    assert!(!marker.exists());
+}
+
+#[tokio::test]
+async fn a_commit_on_no_branch_is_found() {
+    let mut world = World::new().await;
+    let upstream = world.upstream();
+    let first = world.assignment.checkout_commit.clone();
+    let hidden = commit(&upstream, "on a lease's ref alone").await;
+    upstream
+        .run(["update-ref", "refs/pointsman/x/1-y", hidden.as_str()])
+        .await
+        .unwrap();
+    upstream
+        .run(["reset", "--quiet", "--hard", first.as_str()])
+        .await
+        .unwrap();
+    world.assignment.checkout_commit = hidden.clone();
+    let checkout = world.prepare().await;
+    assert_eq!(head(&Git::new(checkout.path())).await, hidden);
+}
+
+#[tokio::test]
+async fn a_commit_that_is_nowhere_is_an_error_that_names_it() {
+    let mut world = World::new().await;
+    let missing = Commit::new(&"ab".repeat(20)).unwrap();
+    world.assignment.checkout_commit = missing.clone();
+    let error = world
+        .workspaces
+        .prepare(&world.assignment)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, Error::NoCommit(commit) if *commit == missing),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_repository_id_can_not_leave_the_directory_of_mirrors() {
+    let mut world = World::new().await;
+    for id in ["", "..", "a/b", ".hidden", &"a".repeat(ID_MAX + 1)] {
+        world.assignment.repository.id = id.to_owned();
+        let error = world
+            .workspaces
+            .prepare(&world.assignment)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::RepositoryId(_)), "{id}: {error}");
+    }
+}
