@@ -31,8 +31,9 @@ pub struct Policy {
     pub review_rounds: u32,
     /// The conflict that ends in STUCK.
     pub conflict_rounds: u32,
-    /// Reruns of flaky checks, a workflow.
-    pub ci_flake_retries: u32,
+    /// Reruns of flaky checks, a workflow; `None`: the master's setting, itself
+    /// [`DEFAULT_FLAKE_RETRIES`].
+    pub ci_flake_retries: Option<u32>,
     /// Blocked merges that go back to CI, a workflow.
     pub merge_rounds: u32,
     /// Superseded attempts and restarted waits, a workflow.
@@ -71,7 +72,7 @@ impl Default for Policy {
             ci_red_rounds: 2,
             review_rounds: 3,
             conflict_rounds: 3,
-            ci_flake_retries: 1,
+            ci_flake_retries: None,
             merge_rounds: 5,
             head_moves: 10,
             effect_tries: 20,
@@ -105,6 +106,8 @@ pub const MAX_TIER: u32 = 9;
 pub const MAX_ROUNDS: u32 = 100;
 /// The table has rows for three conflicts.
 pub const MAX_CONFLICT_ROUNDS: u32 = 3;
+/// Reruns of flaky checks where neither the repository nor the master says otherwise.
+pub const DEFAULT_FLAKE_RETRIES: u32 = 1;
 /// Highest number of flake retries, for a policy as for one workflow.
 pub const MAX_FLAKE_RETRIES: u32 = 10;
 /// Longest deadline: thirty days.
@@ -147,7 +150,7 @@ impl Policy {
         )?;
         within(
             "ci_flake_retries",
-            self.ci_flake_retries,
+            self.flake_retries(),
             0,
             MAX_FLAKE_RETRIES,
         )?;
@@ -208,11 +211,19 @@ impl Policy {
             .map_or_else(|| default_ttl_seconds(role, tier), |ttl| ttl.seconds)
     }
 
+    /// Reruns of flaky checks of a new workflow.
+    pub const fn flake_retries(&self) -> u32 {
+        match self.ci_flake_retries {
+            Some(retries) => retries,
+            None => DEFAULT_FLAKE_RETRIES,
+        }
+    }
+
     /// How often the rows with `bound` may be taken; per tier where the counter is.
     pub const fn limit(&self, bound: Bound) -> u32 {
         match bound {
             Bound::CiRedRounds => self.ci_red_rounds,
-            Bound::CiFlakeRetries => self.ci_flake_retries,
+            Bound::CiFlakeRetries => self.flake_retries(),
             Bound::ConflictRounds => self.conflict_rounds,
             Bound::Tier => self.max_tier,
             Bound::ReviewRounds => self.review_rounds,

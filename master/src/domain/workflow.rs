@@ -56,7 +56,7 @@ impl Counters {
             ci_red_rounds: 0,
             review_rounds: 0,
             conflict_rounds: 0,
-            ci_flake_retries_remaining: policy.ci_flake_retries,
+            ci_flake_retries_remaining: policy.flake_retries(),
             merge_rounds: 0,
             head_moves: 0,
         }

@@ -5,6 +5,7 @@
 //! at the top of a method. Nobody else writes to the store, the built-in forge's own rows apart.
 
 mod apply;
+mod beats;
 mod ci;
 mod complete;
 mod effects;
@@ -23,11 +24,13 @@ mod workflows;
 
 use std::sync::Arc;
 
+pub use beats::Stop;
 pub use complete::{Completed, Completion};
 pub use items::{LabelChange, SubmittedIssue};
 pub use leasing::{Claim, Grant};
 pub use observe::Observed;
-pub use reading::{StateMachine, WorkflowView};
+pub use reaping::Observations;
+pub use reading::WorkflowView;
 pub use repositories::NewRepository;
 pub use waiting::Waiting;
 pub use workers::Registration;

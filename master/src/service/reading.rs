@@ -3,14 +3,14 @@
 use super::{Error, Service, Waiting, waiting::waiting};
 use crate::{
     domain::{
-        ids::{AttemptId, WorkerId, WorkflowId},
+        ids::{WorkerId, WorkflowId},
         policy::Policy,
     },
     store::model::{AttemptRow, EventRow, Repository, SessionRow, WorkflowFilter, WorkflowRow},
 };
 
 /// How many attempts and events of a workflow are shown at once: the newest.
-pub const SHOWN: u32 = 500;
+pub(super) const SHOWN: u32 = 500;
 
 /// All about one workflow.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,12 +19,6 @@ pub struct WorkflowView {
     pub attempts: Vec<AttemptRow>,
     pub events: Vec<EventRow>,
     pub waiting: Option<Waiting>,
-}
-
-/// The policy that a description of the state machine is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StateMachine {
-    pub policy: Policy,
 }
 
 impl Service {
@@ -74,12 +68,8 @@ impl Service {
         Ok(self.store().sessions(worker).await?)
     }
 
-    pub async fn attempt_row(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error> {
-        Ok(self.store().attempt(id).await?)
-    }
-
-    /// The policy of a repository, or the default one, with the master's settings filled in.
-    pub async fn state_machine(&self, repository: Option<&str>) -> Result<StateMachine, Error> {
+    /// The policy of a repository, or the default one, as it holds for new workflows.
+    pub async fn policy_of(&self, repository: Option<&str>) -> Result<Policy, Error> {
         let mut policy = match repository {
             Some(name) => self.repository_named(name).await?.policy,
             None => Policy::default(),
@@ -87,7 +77,7 @@ impl Service {
         policy
             .ci_flake_retries
             .get_or_insert(self.settings.ci_flake_retries);
-        Ok(StateMachine { policy })
+        Ok(policy)
     }
 
     /// The repository's policy as it holds for new workflows.

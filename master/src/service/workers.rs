@@ -19,7 +19,7 @@ use crate::{
 
 /// How long a worker id stays taken after the last beat of a process in another state directory: long
 /// enough for a beat that is late, short enough for a host that was replaced.
-pub const TAKEN_FOR: Duration = Duration::from_secs(30);
+pub(super) const TAKEN_FOR: Duration = Duration::from_secs(30);
 
 /// A worker that says who it is. Its two instants are set by the master.
 #[derive(Debug, Clone)]

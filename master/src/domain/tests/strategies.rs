@@ -32,7 +32,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                 ci_red_rounds: red,
                 review_rounds: review,
                 conflict_rounds: conflict,
-                ci_flake_retries: flake,
+                ci_flake_retries: Some(flake),
                 merge_rounds: merge,
                 head_moves: moves,
                 ci_flake_hard_ceiling: ceiling,
@@ -53,7 +53,7 @@ fn any_counters(policy: &Policy, underlying: State) -> impl Strategy<Value = Cou
         0..=policy.ci_red_rounds,
         0..=policy.review_rounds,
         least..=most,
-        0..=policy.ci_flake_retries,
+        0..=policy.flake_retries(),
         0..=policy.merge_rounds,
         0..=policy.head_moves,
     )

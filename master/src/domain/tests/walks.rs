@@ -249,7 +249,7 @@ fn smallest() -> Policy {
         ci_red_rounds: 0,
         review_rounds: 0,
         conflict_rounds: 1,
-        ci_flake_retries: 0,
+        ci_flake_retries: Some(0),
         merge_rounds: 0,
         head_moves: 0,
         ..Policy::default()
@@ -266,7 +266,7 @@ fn check_longest(policy: &Policy) {
 #[test]
 fn the_longest_walk_with_the_defaults_has_52_attempts() {
     let policy = Policy {
-        ci_flake_retries: 0,
+        ci_flake_retries: Some(0),
         ..Policy::default()
     };
     assert_eq!(longest_walk(&policy), 52);
@@ -328,7 +328,7 @@ fn flake_retries_make_no_walk_longer() {
                 max_tier: 2,
                 ci_red_rounds: 1,
                 merge_rounds: 1,
-                ci_flake_retries,
+                ci_flake_retries: Some(ci_flake_retries),
                 ci_flake_hard_ceiling,
                 ..smallest()
             });
@@ -340,7 +340,7 @@ fn flake_retries_make_no_walk_longer() {
 #[test]
 fn the_walk_with_the_worst_luck_reaches_the_bound() {
     let policy = Policy {
-        ci_flake_retries: 0,
+        ci_flake_retries: Some(0),
         head_moves: 2,
         merge_rounds: 2,
         ..Policy::default()

@@ -1,0 +1,230 @@
+//! The composition root: from a configuration to a running master.
+//!
+//! Bound before the long steps, so that the address is known and liveness answers while the database is
+//! opened and migrated; ready only once all of it runs.
+
+use std::{io, path::Path, sync::Arc};
+
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::service::RoutesBuilder;
+
+use crate::{
+    clock::{Chance, Clock, Stopwatch, SystemChance, SystemClock, SystemStopwatch},
+    config::Config,
+    dispatch::{beats::Beats, claims::Claims},
+    forge::builtin::BuiltinForge,
+    grpc::server::{self, Apis, Health},
+    service::{Ports, Service, Settings, wake::Wake},
+    store::{Store, sqlite::SqliteStore},
+    sweeps::{
+        CiPoller, Effector, PickupGuard, Reaper, Reconciler, Scheduler,
+        driver::{Driver, Duty},
+    },
+};
+
+/// Says in the state directory where the master listens.
+const ADDRESS_FILE: &str = "master.address";
+/// The database in the state directory.
+const DATABASE_FILE: &str = "pointsman.db";
+/// The clones of repositories in the state directory.
+const CLONES: &str = "repositories";
+
+/// Why a master did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("bind {address}")]
+    Bind {
+        address: std::net::SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("write the state directory")]
+    StateDirectory(#[source] io::Error),
+    #[error("open the database")]
+    Store(#[from] crate::store::Error),
+    #[error(transparent)]
+    Server(#[from] server::Error),
+}
+
+/// A master that has everything but life.
+pub struct App {
+    pub(crate) listener: TcpListener,
+    pub(crate) routes: RoutesBuilder,
+    pub(crate) health: Health,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) beats: Arc<Beats>,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// A port that is bound and says that the master lives, while the rest is being opened.
+pub(crate) struct Bound {
+    listener: std::net::TcpListener,
+    routes: RoutesBuilder,
+    health: Health,
+}
+
+impl Bound {
+    /// Binds the port and says where it is.
+    pub(crate) async fn bind(config: &Config) -> Result<Self, Error> {
+        let failed = |source| Error::Bind {
+            address: config.listen,
+            source,
+        };
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        publish(&config.state_dir, &address.to_string()).map_err(Error::StateDirectory)?;
+        tracing::info!(%address, "listening");
+        let (health, routes) = server::health().await;
+        Ok(Self {
+            listener: listener.into_std().map_err(failed)?,
+            routes,
+            health,
+        })
+    }
+
+    /// Opens the rest, answering liveness meanwhile.
+    pub(crate) async fn open(self, config: &Config, stop: &Stops) -> Result<App, Error> {
+        let opened = CancellationToken::new();
+        let meanwhile = self.listener()?;
+        let alive = server::serve(meanwhile, self.routes.clone(), opened.clone());
+        let open = async {
+            let store = open_store(config).await;
+            opened.cancel();
+            store
+        };
+        let (alive, store) = tokio::join!(alive, open);
+        alive?;
+        let listener = self.listener()?;
+        assemble(config, store?, listener, self, stop)
+    }
+
+    fn listener(&self) -> Result<TcpListener, Error> {
+        self.listener
+            .try_clone()
+            .and_then(TcpListener::from_std)
+            .map_err(Error::StateDirectory)
+    }
+}
+
+/// In which order things end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stops {
+    /// No new leases, no new sweep runs, streams say farewell.
+    pub(crate) work: CancellationToken,
+    /// The last beats are written; the server takes no more calls.
+    pub(crate) serving: CancellationToken,
+}
+
+async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Error> {
+    let path = config.state_dir.join(DATABASE_FILE);
+    let store = SqliteStore::open(&path, Arc::new(SystemClock)).await?;
+    Ok(Arc::new(store))
+}
+
+fn assemble(
+    config: &Config,
+    store: Arc<dyn Store>,
+    listener: TcpListener,
+    bound: Bound,
+    stops: &Stops,
+) -> Result<App, Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let chance: Arc<dyn Chance> = Arc::new(SystemChance);
+    let stopwatch: Arc<dyn Stopwatch> = Arc::new(SystemStopwatch::default());
+    let wake = Arc::new(Wake::default());
+    let forge = Arc::new(BuiltinForge::new(
+        Arc::clone(&store),
+        Arc::clone(&clock),
+        Arc::clone(&chance),
+        config.state_dir.join(CLONES),
+    ));
+    let ports = Ports {
+        store: Arc::clone(&store),
+        forge,
+        clock,
+        stopwatch: Arc::clone(&stopwatch),
+        chance: Arc::clone(&chance),
+        wake: Arc::clone(&wake),
+    };
+    let settings = Settings {
+        ci_flake_retries: config.ci_flake_retries,
+        least_ttl_seconds: config.least_ttl_seconds(),
+    };
+    let service = Service::new(ports, settings);
+    let claims = Arc::new(Claims::new(service.clone(), stops.work.clone()));
+    let beats = Arc::new(Beats::new(
+        service.clone(),
+        stopwatch,
+        config.flush_interval,
+    ));
+    let driver = Arc::new(Driver::new(duties(config, &service), wake, chance));
+    let tasks = TaskTracker::new();
+    let apis = Apis::new(
+        service,
+        Arc::clone(&claims),
+        Arc::clone(&beats),
+        Arc::clone(&driver),
+        config.beat_interval,
+        tasks.clone(),
+        stops.work.clone(),
+    );
+    let mut routes = bound.routes;
+    server::add(&mut routes, apis)?;
+    Ok(App {
+        listener,
+        routes,
+        health: bound.health,
+        claims,
+        beats,
+        driver,
+        store,
+        tasks,
+    })
+}
+
+/// The sweeps in their order, each with its pace and its bell.
+pub fn duties(config: &Config, service: &Service) -> Vec<Duty> {
+    vec![
+        Duty {
+            sweep: Box::new(Scheduler::new(service.clone())),
+            interval: config.scheduler_interval,
+            bell: Some(|wake| &wake.scheduler),
+        },
+        Duty {
+            sweep: Box::new(Reaper::new(service.clone())),
+            interval: config.reaper_interval,
+            bell: None,
+        },
+        Duty {
+            sweep: Box::new(PickupGuard::new(service.clone())),
+            interval: config.reaper_interval,
+            bell: None,
+        },
+        Duty {
+            sweep: Box::new(Reconciler::new(service.clone())),
+            interval: config.reconciler_interval,
+            bell: None,
+        },
+        Duty {
+            sweep: Box::new(CiPoller::new(service.clone())),
+            interval: config.due_interval,
+            bell: Some(|wake| &wake.ci_poller),
+        },
+        Duty {
+            sweep: Box::new(Effector::new(service.clone())),
+            interval: config.due_interval,
+            bell: Some(|wake| &wake.effector),
+        },
+    ]
+}
+
+/// Writes the address so that a reader sees all of it or nothing.
+fn publish(directory: &Path, address: &str) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let unfinished = directory.join(format!("{ADDRESS_FILE}.new"));
+    std::fs::write(&unfinished, format!("{address}\n"))?;
+    std::fs::rename(unfinished, directory.join(ADDRESS_FILE))
+}

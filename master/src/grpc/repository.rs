@@ -1,0 +1,158 @@
+//! RepositoryService: convert, one call, convert.
+
+use pointsman_proto::v1::{
+    AddRepositoryRequest, AddRepositoryResponse, ListRepositoriesRequest, ListRepositoriesResponse,
+    SetLabelRequest, SetLabelResponse, SubmitIssueRequest, SubmitIssueResponse,
+    repository_service_server::RepositoryService,
+};
+use tonic::{Request, Response, Status};
+
+use super::{
+    OPERATOR,
+    convert::{domain_policy, repository, workflow},
+    fields::{
+        DEFAULT_PAGE, MAX_LABEL, MAX_LINE, MAX_PAGE, MAX_REASON, MAX_TEXT, MAX_TITLE, branch,
+        git_url, line, optional, optional_id, page_size, repository_name,
+    },
+    status::status,
+};
+use crate::{
+    domain::decision::LabelState,
+    service::{NewRepository, Service},
+};
+
+/// The base branch of a repository that names none.
+const DEFAULT_BASE: &str = "main";
+/// The opt-in label of a repository that names none.
+const DEFAULT_LABEL: &str = "agent";
+
+/// Serves operators' calls about repositories and items.
+pub struct RepositoryApi {
+    pub service: Service,
+}
+
+fn or_default<'a>(text: &'a str, default: &'a str) -> &'a str {
+    if text.is_empty() { default } else { text }
+}
+
+#[tonic::async_trait]
+impl RepositoryService for RepositoryApi {
+    async fn add_repository(
+        &self,
+        request: Request<AddRepositoryRequest>,
+    ) -> Result<Response<AddRepositoryResponse>, Status> {
+        let request = request.into_inner();
+        optional("reason", &request.reason, MAX_REASON)?;
+        let ci_command = optional("ci_command", &request.ci_command, MAX_LINE)?;
+        let new = NewRepository {
+            name: repository_name("name", &request.name)?.to_owned(),
+            git_url: git_url("git_url", &request.git_url)?.to_owned(),
+            base_ref: branch("base_ref", or_default(&request.base_ref, DEFAULT_BASE))?.to_owned(),
+            label: line("label", or_default(&request.label, DEFAULT_LABEL), MAX_LABEL)?.to_owned(),
+            ci_command: (!ci_command.is_empty()).then(|| ci_command.to_owned()),
+            policy: domain_policy(request.policy.unwrap_or_default())?,
+        };
+        let change = self
+            .service
+            .add_repository(new)
+            .await
+            .map_err(|error| status(&error))?;
+        let changed = change.is_changed();
+        let added = change.into_inner();
+        let policy = self.service.effective_policy(&added);
+        Ok(Response::new(AddRepositoryResponse {
+            repository: Some(repository(&added, &policy)),
+            changed,
+        }))
+    }
+
+    async fn list_repositories(
+        &self,
+        request: Request<ListRepositoriesRequest>,
+    ) -> Result<Response<ListRepositoriesResponse>, Status> {
+        let request = request.into_inner();
+        let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE)?;
+        // The token is the last name of the page before.
+        let after = match request.page_token.as_str() {
+            "" => "",
+            token => repository_name("page_token", token)?,
+        };
+        let rows = self
+            .service
+            .repositories(after, limit)
+            .await
+            .map_err(|error| status(&error))?;
+        let is_full = rows.len() == limit as usize;
+        let next_page_token = rows
+            .last()
+            .filter(|_| is_full)
+            .map(|row| row.name.clone())
+            .unwrap_or_default();
+        let repositories = rows
+            .iter()
+            .map(|row| repository(row, &self.service.effective_policy(row)))
+            .collect();
+        Ok(Response::new(ListRepositoriesResponse {
+            repositories,
+            next_page_token,
+        }))
+    }
+
+    async fn submit_issue(
+        &self,
+        request: Request<SubmitIssueRequest>,
+    ) -> Result<Response<SubmitIssueResponse>, Status> {
+        let request = request.into_inner();
+        optional("reason", &request.reason, MAX_REASON)?;
+        let change = self
+            .service
+            .submit_issue(
+                repository_name("repository", &request.repository)?,
+                line("title", &request.title, MAX_TITLE)?,
+                optional("body", &request.body, MAX_TEXT)?,
+                !request.unlabelled,
+                optional_id("request_id", &request.request_id)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        let changed = change.is_changed();
+        let submitted = change.into_inner();
+        Ok(Response::new(SubmitIssueResponse {
+            number: submitted.number,
+            workflow: submitted.workflow.as_ref().map(workflow),
+            changed,
+        }))
+    }
+
+    async fn set_label(
+        &self,
+        request: Request<SetLabelRequest>,
+    ) -> Result<Response<SetLabelResponse>, Status> {
+        let request = request.into_inner();
+        let state = if request.present {
+            LabelState::Present
+        } else {
+            LabelState::Absent
+        };
+        let change = self
+            .service
+            .set_label(
+                repository_name("repository", &request.repository)?,
+                request.number,
+                line("label", &request.label, MAX_LABEL)?,
+                state,
+                optional("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        let changed = change.is_changed();
+        let set = change.into_inner();
+        Ok(Response::new(SetLabelResponse {
+            labels: set.labels,
+            workflow: set.workflow.as_ref().map(workflow),
+            changed,
+        }))
+    }
+}

@@ -1,0 +1,206 @@
+//! WorkflowService: convert, one call, convert.
+
+use pointsman_proto::v1::{
+    DescribeStateMachineRequest, DescribeStateMachineResponse, GetWorkflowRequest,
+    GetWorkflowResponse, ListEventsRequest, ListEventsResponse, ListWorkflowsRequest,
+    ListWorkflowsResponse, SetCiFlakeRetriesRequest, SetCiFlakeRetriesResponse, StateDescription,
+    TransitionDescription, UnstickWorkflowRequest, UnstickWorkflowResponse,
+    workflow_service_server::WorkflowService,
+};
+use tonic::{Request, Response, Status};
+
+use super::{
+    OPERATOR, convert,
+    fields::{
+        DEFAULT_PAGE, MAX_LIST, MAX_PAGE, MAX_REASON, id, list, optional_id, page_size,
+        repository_name, required,
+    },
+    status::status,
+};
+use crate::{
+    domain::{
+        policy::Policy,
+        transitions::{OutOfBand, State, TABLE, Transition},
+    },
+    service::Service,
+    store::model::WorkflowFilter,
+};
+
+/// Largest page of events; [`DEFAULT_EVENTS`] is taken for 0.
+const MAX_EVENTS: u32 = 1000;
+const DEFAULT_EVENTS: u32 = 200;
+
+/// Serves operators' calls about workflows.
+pub struct WorkflowApi {
+    pub service: Service,
+}
+
+fn version(expected: u64) -> Option<u64> {
+    (expected != 0).then_some(expected)
+}
+
+#[tonic::async_trait]
+impl WorkflowService for WorkflowApi {
+    async fn list_workflows(
+        &self,
+        request: Request<ListWorkflowsRequest>,
+    ) -> Result<Response<ListWorkflowsResponse>, Status> {
+        let request = request.into_inner();
+        let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE)?;
+        let after = optional_id("page_token", &request.page_token)?;
+        let repository = match request.repository.as_str() {
+            "" => None,
+            name => {
+                let name = repository_name("repository", name)?;
+                let found = self.service.repository_named(name).await;
+                Some(found.map_err(|error| status(&error))?.id)
+            }
+        };
+        let states = list("states", &request.states, MAX_LIST)?
+            .iter()
+            .map(|state| convert::domain_state("states", *state))
+            .collect::<Result<_, _>>()?;
+        let filter = WorkflowFilter {
+            repository,
+            states,
+            kind: convert::optional_kind("kind", request.kind)?,
+        };
+        let rows = self
+            .service
+            .list_workflows(&filter, after, limit)
+            .await
+            .map_err(|error| status(&error))?;
+        let is_full = rows.len() == limit as usize;
+        let next_page_token = rows
+            .last()
+            .filter(|_| is_full)
+            .map(|row| row.workflow.id.to_string())
+            .unwrap_or_default();
+        Ok(Response::new(ListWorkflowsResponse {
+            workflows: rows.iter().map(convert::workflow).collect(),
+            next_page_token,
+        }))
+    }
+
+    async fn get_workflow(
+        &self,
+        request: Request<GetWorkflowRequest>,
+    ) -> Result<Response<GetWorkflowResponse>, Status> {
+        let id = id("workflow_id", &request.into_inner().workflow_id)?;
+        let view = self
+            .service
+            .view_workflow(id)
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(GetWorkflowResponse {
+            workflow: Some(convert::workflow(&view.row)),
+            attempts: view.attempts.iter().map(convert::attempt).collect(),
+            events: view.events.iter().map(convert::event).collect(),
+            waiting: view.waiting.map(convert::waiting),
+        }))
+    }
+
+    async fn unstick_workflow(
+        &self,
+        request: Request<UnstickWorkflowRequest>,
+    ) -> Result<Response<UnstickWorkflowResponse>, Status> {
+        let request = request.into_inner();
+        let change = self
+            .service
+            .unstick(
+                id("workflow_id", &request.workflow_id)?,
+                version(request.expected_version),
+                required("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(UnstickWorkflowResponse {
+            changed: change.is_changed(),
+            workflow: Some(convert::workflow(&change.into_inner())),
+        }))
+    }
+
+    async fn set_ci_flake_retries(
+        &self,
+        request: Request<SetCiFlakeRetriesRequest>,
+    ) -> Result<Response<SetCiFlakeRetriesResponse>, Status> {
+        let request = request.into_inner();
+        let change = self
+            .service
+            .set_ci_flake_retries(
+                id("workflow_id", &request.workflow_id)?,
+                request.remaining,
+                version(request.expected_version),
+                required("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(SetCiFlakeRetriesResponse {
+            changed: change.is_changed(),
+            workflow: Some(convert::workflow(&change.into_inner())),
+        }))
+    }
+
+    async fn list_events(
+        &self,
+        request: Request<ListEventsRequest>,
+    ) -> Result<Response<ListEventsResponse>, Status> {
+        let request = request.into_inner();
+        let workflow = optional_id("workflow_id", &request.workflow_id)?;
+        let limit = page_size(request.page_size, DEFAULT_EVENTS, MAX_EVENTS)?;
+        let events = self
+            .service
+            .list_events(workflow, request.after_sequence, limit)
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(ListEventsResponse {
+            events: events.iter().map(convert::event).collect(),
+        }))
+    }
+
+    async fn describe_state_machine(
+        &self,
+        request: Request<DescribeStateMachineRequest>,
+    ) -> Result<Response<DescribeStateMachineResponse>, Status> {
+        let request = request.into_inner();
+        let name = match request.repository.as_str() {
+            "" => None,
+            name => Some(repository_name("repository", name)?),
+        };
+        let policy = self
+            .service
+            .policy_of(name)
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(DescribeStateMachineResponse {
+            states: State::ALL.iter().copied().map(describe_state).collect(),
+            transitions: TABLE
+                .iter()
+                .map(|row| describe_transition(row, &policy))
+                .collect(),
+            out_of_band_events: OutOfBand::ALL.iter().map(ToString::to_string).collect(),
+            max_attempts: policy.max_attempts(),
+        }))
+    }
+}
+
+fn describe_state(state: State) -> StateDescription {
+    StateDescription {
+        state: convert::state(state).into(),
+        terminal: state.is_terminal(),
+        role: state.role().map_or(0, |role| convert::role(role).into()),
+    }
+}
+
+fn describe_transition(row: &Transition, policy: &Policy) -> TransitionDescription {
+    TransitionDescription {
+        from_state: convert::state(row.from).into(),
+        event: row.event.to_string(),
+        to_state: convert::state(row.to).into(),
+        bound: row.bound.map(|bound| bound.to_string()).unwrap_or_default(),
+        limit: row.bound.map_or(0, |bound| policy.limit(bound)),
+        only_kind: row.only.map_or(0, |kind| convert::kind(kind).into()),
+    }
+}

@@ -1,0 +1,138 @@
+//! Turns the cranks: each sweep at its own pace, sooner when a bell rings, and by hand.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Notify, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{Report, Sweep};
+use crate::{clock::Chance, service::wake::Wake};
+
+/// Longest that one run may take. Longer than git's own deadline; a sweep that hangs past it takes the
+/// process with it, since nothing else would notice.
+const BUDGET: Duration = Duration::from_secs(1800);
+
+/// What rings for a sweep.
+type Bell = fn(&Wake) -> &Notify;
+
+/// A sweep with its pace.
+pub struct Duty {
+    pub sweep: Box<dyn Sweep>,
+    /// Between runs; spread by a tenth, so that masters don't march in step.
+    pub interval: Duration,
+    pub bell: Option<Bell>,
+}
+
+/// What a run by hand led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandRun {
+    pub name: &'static str,
+    pub report: Report,
+    /// Why it ended early, for people.
+    pub error: Option<String>,
+}
+
+/// All sweeps of a master, in their order.
+pub struct Driver {
+    duties: Vec<Duty>,
+    wake: Arc<Wake>,
+    chance: Arc<dyn Chance>,
+}
+
+impl Driver {
+    pub fn new(duties: Vec<Duty>, wake: Arc<Wake>, chance: Arc<dyn Chance>) -> Self {
+        Self {
+            duties,
+            wake,
+            chance,
+        }
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.duties.iter().map(|duty| duty.sweep.name()).collect()
+    }
+
+    /// Runs one sweep, or all, now. `None`: there is none with that name.
+    pub async fn run_now(&self, name: Option<&str>) -> Option<Vec<HandRun>> {
+        let chosen: Vec<&Duty> = self
+            .duties
+            .iter()
+            .filter(|duty| name.is_none_or(|name| name == duty.sweep.name()))
+            .collect();
+        if chosen.is_empty() {
+            return None;
+        }
+        let mut runs = Vec::with_capacity(chosen.len());
+        for duty in chosen {
+            let result = duty.sweep.run_once().await;
+            runs.push(HandRun {
+                name: duty.sweep.name(),
+                report: result.as_ref().copied().unwrap_or_default(),
+                error: result.err().map(|error| error.to_string()),
+            });
+        }
+        Some(runs)
+    }
+
+    /// Runs all sweeps until told to stop; each ends between two runs, never inside one. Returns early
+    /// where a sweep panicked or hung.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) -> Result<(), Died> {
+        let mut tasks = JoinSet::new();
+        for index in 0..self.duties.len() {
+            let driver = Arc::clone(&self);
+            let stop = stop.clone();
+            tasks.spawn(async move { driver.drive(index, &stop).await });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(died)) => return Err(died),
+                Err(panic) => return Err(Died::Panicked(panic.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    async fn drive(&self, index: usize, stop: &CancellationToken) -> Result<(), Died> {
+        let duty = &self.duties[index];
+        let name = duty.sweep.name();
+        while !stop.is_cancelled() {
+            match tokio::time::timeout(BUDGET, duty.sweep.run_once()).await {
+                Ok(Ok(report)) if report != Report::default() => {
+                    tracing::debug!(sweep = name, ?report, "sweep");
+                }
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => tracing::warn!(
+                    sweep = name,
+                    error = &error as &dyn std::error::Error,
+                    "sweep ended early"
+                ),
+                Err(_) => return Err(Died::Hung { sweep: name }),
+            }
+            let spread = 0.9 + 0.2 * self.chance.jitter();
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(duty.interval.mul_f64(spread)) => {}
+                () = rung(duty.bell, &self.wake) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn rung(bell: Option<Bell>, wake: &Wake) {
+    match bell {
+        Some(bell) => bell(wake).notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A sweep that will not run again.
+#[derive(Debug, thiserror::Error)]
+pub enum Died {
+    #[error("sweep {sweep} did not end within {} s", BUDGET.as_secs())]
+    Hung { sweep: &'static str },
+    #[error("a sweep panicked: {0}")]
+    Panicked(String),
+}
