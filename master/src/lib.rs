@@ -6,4 +6,5 @@
 pub mod clock;
 pub mod domain;
 pub mod forge;
+pub mod retry;
 pub mod store;
