@@ -1,7 +1,8 @@
 //! Our bare copy of a repository, and every git command that runs in it.
 //!
 //! The remote's refs are copied into a namespace of their own at each look; nothing here is worth keeping:
-//! a copy that was removed is made again. A look is one fetch, and so one consistent view of all refs.
+//! a copy that was removed is made again, and one that a killed process left locked is removed. One process
+//! at a time uses a directory of copies. A look is one fetch, and so one consistent view of all refs.
 
 use std::{
     collections::HashMap,
@@ -38,8 +39,12 @@ const HOPELESS: &[&str] = &[
     "could not read Password",
     "Permission denied",
     "Host key verification failed",
-    ".lock': File exists",
+    LEFT_LOCK,
 ];
+
+/// What git says of a lock file that is there already. Nobody else works in our copy while we have the
+/// turn, so that whoever made it was killed.
+const LEFT_LOCK: &str = ".lock': File exists";
 
 /// One turn at a time and a repository.
 type Turns = HashMap<RepositoryId, Arc<Mutex<Prepared>>>;
@@ -124,6 +129,20 @@ impl Mirror {
 
     /// Sees the remote's refs as they are now. Whatever is asked below is answered from this look.
     pub(super) async fn look(&self) -> Result<(), Error> {
+        match self.fetch().await {
+            Err(pointsman_git::Error::Failed { stderr, .. }) if stderr.contains(LEFT_LOCK) => {
+                tracing::info!(git.directory = %self.git.directory().display(), "make the bare copy anew: a killed process left a lock in it");
+                self.remove().await?;
+                self.make().await?;
+                self.fetch().await
+            }
+            result => result,
+        }
+        .map(drop)
+        .map_err(|error| self.unavailable(error))
+    }
+
+    async fn fetch(&self) -> Result<Output, pointsman_git::Error> {
         self.ask(&[
             "fetch",
             "--quiet",
@@ -136,7 +155,6 @@ impl Mirror {
             OWN_REFS,
         ])
         .await
-        .map(drop)
     }
 
     /// Tip of a branch at the last look.
@@ -154,7 +172,8 @@ impl Mirror {
         let wanted = format!("refs/heads/{name}");
         let output = self
             .ask(&["ls-remote", "--quiet", "--", &self.url, &wanted])
-            .await?;
+            .await
+            .map_err(|error| self.unavailable(error))?;
         // The pattern also matches refs that merely end like it.
         let tip = output.text().lines().find_map(|line| {
             let (commit, reference) = line.split_once('\t')?;
@@ -335,10 +354,8 @@ impl Mirror {
     }
 
     /// Reads from the remote, again where the network may have been the cause.
-    async fn ask(&self, arguments: &[&str]) -> Result<Output, Error> {
-        retry::read(Arc::clone(&self.chance), judge, || self.git.run(arguments))
-            .await
-            .map_err(|error| self.unavailable(error))
+    async fn ask(&self, arguments: &[&str]) -> Result<Output, pointsman_git::Error> {
+        retry::read(Arc::clone(&self.chance), judge, || self.git.run(arguments)).await
     }
 
     async fn resolve(&self, reference: &str) -> Result<Option<CommitId>, Error> {
@@ -368,14 +385,25 @@ impl Mirror {
         if *self.turn == Prepared::Yes && matches!(is_there, Ok(true)) {
             return Ok(());
         }
-        tokio::fs::create_dir_all(directory)
-            .await
-            .map_err(|error| self.unavailable(error))?;
-        // Completes what a killed process left half made.
-        self.run(&["init", "--quiet", "--bare", "--template="], &[0])
-            .await?;
+        self.make().await?;
         *self.turn = Prepared::Yes;
         Ok(())
+    }
+
+    /// Makes the copy, or completes what a killed process left half made.
+    async fn make(&self) -> Result<(), Error> {
+        tokio::fs::create_dir_all(self.git.directory())
+            .await
+            .map_err(|error| self.unavailable(error))?;
+        self.run(&["init", "--quiet", "--bare", "--template="], &[0])
+            .await
+            .map(drop)
+    }
+
+    async fn remove(&self) -> Result<(), Error> {
+        tokio::fs::remove_dir_all(self.git.directory())
+            .await
+            .map_err(|error| self.unavailable(error))
     }
 }
 

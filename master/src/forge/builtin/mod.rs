@@ -21,5 +21,7 @@ mod merge;
 mod mirror;
 mod pull_request;
 mod push;
+#[cfg(test)]
+mod tests;
 
 pub use forge::BuiltinForge;
