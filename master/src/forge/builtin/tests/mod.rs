@@ -143,9 +143,7 @@ async fn a_branch_made_during_ours_wins_and_is_seen() {
     let theirs = world.commit(&[&from], &[("a", "2")]).await;
     world.move_during_push(HEAD, &theirs).await;
     let wanted = wanted(&ours);
-    let outcome = world
-        .forge
-        .open_pull_request(&world.repository, &wanted);
+    let outcome = world.forge.open_pull_request(&world.repository, &wanted);
     assert_eq!(
         outcome.await.unwrap(),
         OpenOutcome::Superseded {
