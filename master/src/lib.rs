@@ -16,6 +16,7 @@ pub mod app;
 pub mod clock;
 pub mod config;
 pub mod lifecycle;
+mod retry;
 mod telemetry;
 
 pub use config::Args;

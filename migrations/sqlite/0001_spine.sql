@@ -112,8 +112,10 @@ CREATE TABLE attempts (
 
 CREATE UNIQUE INDEX uq_one_live_attempt ON attempts (subject_id)
     WHERE status IN ('pending', 'in_progress');
-CREATE INDEX ix_attempts_pending ON attempts (priority DESC, created_at, id)
+-- One queue a priority and repository, oldest first.
+CREATE INDEX ix_attempts_pending ON attempts (priority DESC, repository_id, created_at, id)
     WHERE status = 'pending';
+CREATE INDEX ix_attempts_in_progress ON attempts (repository_id) WHERE status = 'in_progress';
 CREATE INDEX ix_attempts_workflow ON attempts (workflow_id, id);
 
 -- Live leases only: inserted by the claim, deleted by completion, release or reap. Deleting the row is
@@ -134,7 +136,8 @@ CREATE TABLE attempt_leases (
     lock_ttl_seconds  INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX ix_leases_owner ON attempt_leases (lock_owner);
+CREATE INDEX ix_leases_owner ON attempt_leases (lock_owner, request_id);
+CREATE INDEX ix_leases_worker ON attempt_leases (worker_id);
 
 -- The last values of a lease's beats.
 CREATE TABLE attempt_progress (
@@ -229,3 +232,5 @@ CREATE TABLE forge_items (
 -- One open pull request a branch.
 CREATE UNIQUE INDEX uq_open_pull_request ON forge_items (repository_id, head_ref)
     WHERE head_ref IS NOT NULL AND is_open = 1;
+CREATE INDEX ix_items_head_ref ON forge_items (repository_id, head_ref, number)
+    WHERE head_ref IS NOT NULL;

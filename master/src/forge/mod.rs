@@ -6,6 +6,8 @@
 //! implementation a kind of forge, and one contract suite that each must pass.
 
 pub mod builtin;
+#[cfg(test)]
+mod contract;
 
 use async_trait::async_trait;
 

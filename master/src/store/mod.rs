@@ -40,6 +40,14 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The database refuses a statement: a defect of this program, a schema that was changed by hand, or
+    /// a damaged file. Not worth a retry.
+    #[error("{operation}: the database refuses the statement")]
+    Rejected {
+        operation: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A stored value that no version wrote.
     #[error("{table}.{column} of {id} holds an impossible value: {reason}")]
     Corrupt {
@@ -136,7 +144,8 @@ pub trait Store: Send + Sync {
     /// Live leases with what their last beats said, by attempt id.
     async fn sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error>;
     async fn open_effect_of(&self, workflow: WorkflowId) -> Result<Option<OpenEffectRow>, Error>;
-    /// Open effects whose next try is due at `now` and whose workflow is not paused; oldest first.
+    /// Open effects whose next try is due at `now` and whose workflow is not paused; those that
+    /// are due for longest first.
     async fn due_effects(&self, now: Timestamp, limit: u32) -> Result<Vec<OpenEffectRow>, Error>;
     /// Workflows in AWAITING_CI without an open effect whose next poll is due at `now`.
     async fn due_ci_polls(&self, now: Timestamp, limit: u32) -> Result<Vec<WorkflowId>, Error>;

@@ -1,1 +1,31 @@
-//! SQLite.
+//! SQLite: the embedded default, one master a database.
+//!
+//! One writer connection, whose transactions begin as `BEGIN IMMEDIATE` and so wait for each other here
+//! and not in SQLite's busy handler, and a few readers that can't write. A file lock beside the database
+//! keeps a second master, and a second migration, out. The clock that is injected is the database's
+//! clock. Statements are constants beside their use; `sql.rs` lists them all. Not here: what is decided on
+//! what is read. Written down in `design/storage.md`.
+
+mod attempts;
+mod beats;
+mod checks;
+mod claim;
+mod effects;
+mod error;
+mod events;
+mod forge;
+mod leases;
+mod lock;
+mod open;
+mod reads;
+mod repositories;
+mod rows;
+mod sql;
+mod sweeps;
+#[cfg(test)]
+mod tests;
+mod tx;
+mod workers;
+mod workflows;
+
+pub use open::SqliteStore;

@@ -1,0 +1,285 @@
+//! Merges pull requests, each once.
+//!
+//! What counts as merged, in this order:
+//! 1. the proof, `refs/pointsman/merged/<number>`: its commit is the merge, if it is on the base branch. If
+//!    it is not any more (somebody moved the base branch back), nothing is merged a second time: a person
+//!    must say what is wanted;
+//! 2. the row's merged commit, if it is on the base branch and contains the wanted head;
+//! 3. the wanted head, if the base branch contains it: a person merged it by hand. The commit is the one
+//!    that brought it there, or the head itself where the branch was fast-forwarded to it. No proof is
+//!    written for it: the row keeps it, and a look finds the same commit again.
+
+use super::{
+    branch::MAX_LOOKS,
+    forge::BuiltinForge,
+    mirror::{Merged, Mirror},
+    push::{Expected, Pushed, Update, push},
+};
+use crate::{
+    domain::{ids::CommitId, workflow::Kind},
+    forge::{Error, MergeOutcome, WantedMerge},
+    store::model::{ForgeItem, Repository},
+};
+
+/// What one look shows of a pull request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    proof: Option<CommitId>,
+    head: Option<CommitId>,
+    base: CommitId,
+}
+
+/// What one look leads to.
+enum Step {
+    End(MergeOutcome),
+    Push { merge: CommitId },
+}
+
+/// Name of the proof of a merge, under `refs/pointsman/`.
+fn proof_name(number: u64) -> String {
+    format!("merged/{number}")
+}
+
+fn refused(reason: String) -> Step {
+    Step::End(MergeOutcome::Refused { reason })
+}
+
+/// The commit as which an open pull request was merged, by the last look; `None` where it was not. A
+/// head on the base branch's own line says nothing: it may be a branch that has no commit yet.
+pub(super) async fn merged_as(
+    mirror: &Mirror,
+    row: &ForgeItem,
+    head: Option<&CommitId>,
+) -> Result<Option<CommitId>, Error> {
+    let Some(base) = mirror.branch(&row.base_ref).await? else {
+        return Ok(None);
+    };
+    if let Some(proof) = mirror.own_ref(&proof_name(row.number)).await?
+        && mirror.contains(&base, &proof).await?
+    {
+        return Ok(Some(proof));
+    }
+    let Some(head) = head else { return Ok(None) };
+    if !mirror.contains(&base, head).await? {
+        return Ok(None);
+    }
+    let commit = mirror.brought_by(&base, head).await?;
+    Ok((commit != *head).then_some(commit))
+}
+
+impl BuiltinForge {
+    pub(super) async fn ensure_merged(
+        &self,
+        repository: &Repository,
+        wanted: &WantedMerge,
+    ) -> Result<MergeOutcome, Error> {
+        let mirror = self.mirrors.take(repository, "merge").await?;
+        mirror.check_branch_name(&wanted.head_ref).await?;
+        mirror.check_branch_name(&wanted.base_ref).await?;
+        let Some(row) = self.pull_request(&mirror, repository, wanted).await? else {
+            let reason = format!(
+                "there is no pull request #{} from {} into {}",
+                wanted.number, wanted.head_ref, wanted.base_ref
+            );
+            return Ok(MergeOutcome::Refused { reason });
+        };
+        let outcome = self.look_and_merge(&mirror, &row, wanted).await?;
+        if let MergeOutcome::Done { commit } = &outcome {
+            self.mark_merged(row, commit)
+                .await
+                .map_err(|source| mirror.store(source))?;
+        }
+        Ok(outcome)
+    }
+
+    /// The row of the wanted merge, if it has the wanted branches.
+    async fn pull_request(
+        &self,
+        mirror: &Mirror,
+        repository: &Repository,
+        wanted: &WantedMerge,
+    ) -> Result<Option<ForgeItem>, Error> {
+        let row = self
+            .store
+            .forge_item(repository.id, wanted.number)
+            .await
+            .map_err(|source| mirror.store(source))?;
+        Ok(row.filter(|row| {
+            row.kind == Kind::PullRequest
+                && row.head_ref.as_ref() == Some(&wanted.head_ref)
+                && row.base_ref == wanted.base_ref
+        }))
+    }
+
+    /// Looks, decides and pushes until it is merged, or can't be.
+    async fn look_and_merge(
+        &self,
+        mirror: &Mirror,
+        row: &ForgeItem,
+        wanted: &WantedMerge,
+    ) -> Result<MergeOutcome, Error> {
+        let mut rejected: Option<(Seen, String)> = None;
+        for _ in 0..MAX_LOOKS {
+            let Some(seen) = look(mirror, wanted).await? else {
+                let reason = format!("there is no branch {}", wanted.base_ref);
+                return Ok(MergeOutcome::Refused { reason });
+            };
+            let merge = match self.decide(mirror, row, wanted, &seen).await? {
+                Step::End(outcome) => return Ok(outcome),
+                Step::Push { merge } => merge,
+            };
+            match rejected {
+                // All was as expected, so the remote does not want it.
+                Some((before, reason)) if before == seen => {
+                    return Ok(MergeOutcome::Waiting { reason });
+                }
+                _ => {}
+            }
+            // Whether it was accepted is seen by the next look.
+            rejected = match push(mirror, &updates(wanted, &seen.base, &merge)).await? {
+                Pushed::Accepted => None,
+                Pushed::Rejected { reason } => Some((seen, reason)),
+            };
+        }
+        Ok(MergeOutcome::Waiting {
+            reason: format!("others keep pushing to {}", wanted.base_ref),
+        })
+    }
+
+    async fn decide(
+        &self,
+        mirror: &Mirror,
+        row: &ForgeItem,
+        wanted: &WantedMerge,
+        seen: &Seen,
+    ) -> Result<Step, Error> {
+        if let Some(step) = already(mirror, row, wanted, seen).await? {
+            return Ok(step);
+        }
+        if !row.is_open {
+            return Ok(refused(format!("pull request #{} is closed", row.number)));
+        }
+        if seen.head.is_none() {
+            return Ok(Step::End(MergeOutcome::Waiting {
+                reason: format!("there is no branch {}", wanted.head_ref),
+            }));
+        }
+        self.try_merge(mirror, wanted, seen).await
+    }
+
+    async fn try_merge(
+        &self,
+        mirror: &Mirror,
+        wanted: &WantedMerge,
+        seen: &Seen,
+    ) -> Result<Step, Error> {
+        match mirror.merge(&seen.base, &wanted.head).await? {
+            Merged::Tree(tree) => {
+                let parents = [&seen.base, &wanted.head];
+                let merge = mirror
+                    .commit_merge(&tree, parents, &message(wanted), self.clock.now())
+                    .await?;
+                Ok(Step::Push { merge })
+            }
+            Merged::Conflict(paths) => Ok(Step::End(MergeOutcome::Conflict { paths })),
+            Merged::Unrelated => Ok(refused(format!(
+                "{} and {} have no commit in common",
+                wanted.head_ref, wanted.base_ref
+            ))),
+        }
+    }
+}
+
+/// `None` where there is no base branch.
+async fn look(mirror: &Mirror, wanted: &WantedMerge) -> Result<Option<Seen>, Error> {
+    mirror.look().await?;
+    let Some(base) = mirror.branch(&wanted.base_ref).await? else {
+        return Ok(None);
+    };
+    Ok(Some(Seen {
+        proof: mirror.own_ref(&proof_name(wanted.number)).await?,
+        head: mirror.branch(&wanted.head_ref).await?,
+        base,
+    }))
+}
+
+/// The end, where it is merged already or the head is another.
+async fn already(
+    mirror: &Mirror,
+    row: &ForgeItem,
+    wanted: &WantedMerge,
+    seen: &Seen,
+) -> Result<Option<Step>, Error> {
+    if let Some(proof) = &seen.proof {
+        return proven(mirror, wanted, seen, proof).await.map(Some);
+    }
+    if let Some(commit) = &row.merged_commit
+        && mirror.contains(&seen.base, commit).await?
+        && mirror.contains(commit, &wanted.head).await?
+    {
+        return Ok(Some(Step::End(MergeOutcome::Done {
+            commit: commit.clone(),
+        })));
+    }
+    if let Some(head) = &seen.head
+        && *head != wanted.head
+    {
+        return Ok(Some(Step::End(MergeOutcome::HeadMoved {
+            head: head.clone(),
+        })));
+    }
+    if mirror.contains(&seen.base, &wanted.head).await? {
+        let commit = mirror.brought_by(&seen.base, &wanted.head).await?;
+        return Ok(Some(Step::End(MergeOutcome::Done { commit })));
+    }
+    Ok(None)
+}
+
+async fn proven(
+    mirror: &Mirror,
+    wanted: &WantedMerge,
+    seen: &Seen,
+    proof: &CommitId,
+) -> Result<Step, Error> {
+    if !mirror.contains(&seen.base, proof).await? {
+        return Ok(refused(format!(
+            "it was merged as {proof}, which is not on {} any more",
+            wanted.base_ref
+        )));
+    }
+    if !mirror.contains(proof, &wanted.head).await? {
+        return Ok(refused(format!(
+            "it was merged as {proof}, with another head than {}",
+            wanted.head
+        )));
+    }
+    Ok(Step::End(MergeOutcome::Done {
+        commit: proof.clone(),
+    }))
+}
+
+fn updates(wanted: &WantedMerge, base: &CommitId, merge: &CommitId) -> [Update; 2] {
+    [
+        Update {
+            reference: format!("refs/heads/{}", wanted.base_ref),
+            expected: Expected::At(base.clone()),
+            to: merge.clone(),
+        },
+        Update {
+            reference: format!("refs/pointsman/{}", proof_name(wanted.number)),
+            expected: Expected::Absent,
+            to: merge.clone(),
+        },
+    ]
+}
+
+/// The title is brought into one line: it is text of others.
+fn message(wanted: &WantedMerge) -> String {
+    let title: Vec<&str> = wanted.title.split_whitespace().collect();
+    format!(
+        "Merge pull request #{}: {}\n\nPointsman-Head: {}\n",
+        wanted.number,
+        title.join(" "),
+        wanted.head
+    )
+}

@@ -1,0 +1,379 @@
+//! Claiming: which pending attempts are leased, in which order.
+//!
+//! Priorities from the highest down; inside one, a queue a repository, oldest first. Each slot goes to
+//! the head of the queue whose repository has fewest attempts in progress, those that this claim leases
+//! included. Queues are read by page, past what does not fit, so that a row at the head that nobody asked
+//! for holds up nobody behind it. SQL leaves out what is not due or not in the state of its role; tiers
+//! and kill budgets are compared here, with the domain's own rule.
+
+use std::collections::{HashMap, VecDeque};
+
+use serde::Serialize;
+use sqlx::{SqliteConnection, sqlite::SqliteRow};
+
+use super::{
+    attempts::{self, select_attempt},
+    error::{During, one_row},
+    leases,
+    rows::{Columns, Values},
+};
+use crate::{
+    domain::{
+        attempt::{Attempt, AttemptStatus, Role, fits_kill_budget},
+        ids::{AttemptId, Fence, LeaseKey, Nonce, RepositoryId},
+        time::Timestamp,
+        transitions::State,
+    },
+    store::{
+        Error,
+        model::{ClaimRequest, Claimed, LeaseRow, Offer},
+    },
+};
+
+/// Candidates of one queue that are read at once. About what one worker has free; a queue whose head
+/// does not fit costs one more read each time.
+const PAGE: u32 = 16;
+
+const REPEATED: &str = "
+SELECT attempt_id
+FROM attempt_leases
+WHERE lock_owner = $1
+  AND request_id = $2
+ORDER BY attempt_id";
+
+const IN_PROGRESS: &str = "
+SELECT repository_id, COUNT(*) AS n
+FROM attempts
+WHERE status = 'in_progress'
+GROUP BY repository_id";
+
+const NEXT_PRIORITY: &str = "
+SELECT MAX(priority) AS priority
+FROM attempts
+WHERE status = 'pending'
+  AND priority < $1";
+
+// One look at the index a repository, however many attempts are pending.
+const QUEUES: &str = "
+WITH RECURSIVE queues (repository_id) AS (
+  SELECT MIN(repository_id)
+  FROM attempts
+  WHERE status = 'pending'
+    AND priority = $1
+  UNION ALL
+  SELECT (
+    SELECT MIN(a.repository_id)
+    FROM attempts a
+    WHERE a.status = 'pending'
+      AND a.priority = $1
+      AND a.repository_id > queues.repository_id
+  )
+  FROM queues
+  WHERE queues.repository_id IS NOT NULL
+)
+SELECT repository_id
+FROM queues
+WHERE repository_id IS NOT NULL";
+
+const CANDIDATES: &str = select_attempt!(
+    "
+JOIN workflows w ON w.id = a.workflow_id
+WHERE a.status = 'pending'
+  AND a.priority = $1
+  AND a.repository_id = $2
+  AND (a.created_at, a.id) > ($3, $4)
+  AND (a.not_before IS NULL OR a.not_before <= $5)
+  AND w.head_sha IS NOT NULL
+  -- A check of an earlier head tells nothing any more.
+  AND (a.check_id IS NULL OR c.commit_sha = w.head_sha)
+  AND EXISTS (
+    SELECT 1
+    FROM json_each($6)
+    WHERE value ->> 'role' = a.role
+      AND value ->> 'state' = w.state
+  )
+ORDER BY a.created_at, a.id
+LIMIT $7"
+);
+
+const LEASE: &str = "
+UPDATE attempts
+SET status = $2,
+    lock_fence = $3,
+    pickup_count = $4,
+    started_at = $5,
+    worker_id = $6
+WHERE id = $1
+  AND status = 'pending'";
+
+pub(super) const STATEMENTS: &[&str] = &[
+    REPEATED,
+    IN_PROGRESS,
+    NEXT_PRIORITY,
+    QUEUES,
+    CANDIDATES,
+    LEASE,
+];
+
+/// Where a workflow must be for a role to be leased.
+#[derive(Serialize)]
+struct Place {
+    role: &'static str,
+    state: &'static str,
+}
+
+/// The places of the roles that are offered.
+fn places(offers: &[Offer]) -> Vec<Place> {
+    let checks = (State::AwaitingCi, Role::Ci);
+    State::ALL
+        .iter()
+        .filter_map(|&state| Some((state, state.role()?)))
+        .chain([checks])
+        .filter(|(_, role)| offers.iter().any(|offer| offer.role == *role))
+        .map(|(state, role)| Place {
+            role: role.as_str(),
+            state: state.as_str(),
+        })
+        .collect()
+}
+
+/// The first offer that an attempt fits.
+fn offer_for<'a>(offers: &'a [Offer], attempt: &Attempt) -> Option<&'a Offer> {
+    offers.iter().find(|offer| {
+        offer.role == attempt.role
+            && (offer.tiers.is_empty() || offer.tiers.contains(&attempt.tier))
+            && fits_kill_budget(attempt.lock_ttl_seconds, offer.kill_budget)
+    })
+}
+
+pub(super) async fn claim(
+    connection: &mut SqliteConnection,
+    request: &ClaimRequest,
+    now: Timestamp,
+) -> Result<Vec<Claimed>, Error> {
+    let mut claimed = repeated(connection, request).await?;
+    let nonces: Vec<Nonce> = request.nonces.iter().copied().skip(claimed.len()).collect();
+    if nonces.is_empty() || request.offers.is_empty() {
+        return Ok(claimed);
+    }
+    let mut nonces = nonces.into_iter();
+    let places = Values {
+        table: "attempts",
+        id: &request.request,
+    }
+    .json("role", &places(&request.offers))?;
+    let mut in_progress = in_progress(connection).await?;
+    let mut below = i64::from(i32::MAX) + 1;
+    while let Some(priority) = next_priority(connection, below).await? {
+        below = priority;
+        let mut queues = queues(connection, priority).await?;
+        for queue in &mut queues {
+            queue.fill(connection, request, &places, now).await?;
+        }
+        while let Some(queue) = fairest(&mut queues, &in_progress) {
+            let Some(nonce) = nonces.next() else {
+                return Ok(claimed);
+            };
+            let Some((attempt, profile)) = queue.heads.pop_front() else {
+                continue;
+            };
+            *in_progress.entry(queue.repository).or_default() += 1;
+            queue.fill(connection, request, &places, now).await?;
+            claimed.push(lease(connection, request, attempt, profile, nonce, now).await?);
+        }
+    }
+    Ok(claimed)
+}
+
+/// What the same request leased before.
+async fn repeated(
+    connection: &mut SqliteConnection,
+    request: &ClaimRequest,
+) -> Result<Vec<Claimed>, Error> {
+    let rows = sqlx::query(REPEATED)
+        .bind(request.instance.to_string())
+        .bind(request.request.to_string())
+        .fetch_all(&mut *connection)
+        .await
+        .during("list a request's leases")?;
+    let mut repeated = Vec::with_capacity(rows.len());
+    for row in rows {
+        let id: AttemptId =
+            Columns::new(&row, "attempt_leases", "attempt_id").parsed("attempt_id")?;
+        let attempt = attempts::by_id(connection, id).await?;
+        let lease = leases::by_attempt(connection, id).await?;
+        if let (Some(attempt), Some(lease)) = (attempt, lease) {
+            repeated.push(Claimed {
+                attempt: attempt.attempt,
+                lease,
+                is_repeated: true,
+            });
+        }
+    }
+    Ok(repeated)
+}
+
+async fn in_progress(
+    connection: &mut SqliteConnection,
+) -> Result<HashMap<RepositoryId, u64>, Error> {
+    sqlx::query(IN_PROGRESS)
+        .fetch_all(connection)
+        .await
+        .during("count attempts in progress")?
+        .iter()
+        .map(|row| {
+            let columns = Columns::new(row, "attempts", "repository_id");
+            Ok((columns.parsed("repository_id")?, columns.number("n")?))
+        })
+        .collect()
+}
+
+async fn next_priority(
+    connection: &mut SqliteConnection,
+    below: i64,
+) -> Result<Option<i64>, Error> {
+    let row = sqlx::query(NEXT_PRIORITY)
+        .bind(below)
+        .fetch_one(connection)
+        .await
+        .during("find the next priority")?;
+    Columns::new(&row, "attempts", "priority").number_option("priority")
+}
+
+/// Pending attempts of one repository at one priority, oldest first.
+struct Queue {
+    repository: RepositoryId,
+    priority: i64,
+    /// Those that fit and come next, with the profile that each would run by.
+    heads: VecDeque<(Attempt, String)>,
+    /// The last one that was read.
+    after: (i64, String),
+    has_more: bool,
+}
+
+async fn queues(connection: &mut SqliteConnection, priority: i64) -> Result<Vec<Queue>, Error> {
+    sqlx::query(QUEUES)
+        .bind(priority)
+        .fetch_all(connection)
+        .await
+        .during("list queues")?
+        .iter()
+        .map(|row| {
+            Ok(Queue {
+                repository: Columns::new(row, "attempts", "repository_id")
+                    .parsed("repository_id")?,
+                priority,
+                heads: VecDeque::new(),
+                after: (i64::MIN, String::new()),
+                has_more: true,
+            })
+        })
+        .collect()
+}
+
+impl Queue {
+    /// Reads on until there is one that fits, or no more.
+    async fn fill(
+        &mut self,
+        connection: &mut SqliteConnection,
+        request: &ClaimRequest,
+        places: &str,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        while self.heads.is_empty() && self.has_more {
+            let rows = self.page(connection, places, now).await?;
+            self.has_more = rows.len() >= PAGE as usize;
+            for row in &rows {
+                let attempt = attempts::from_row(row)?.attempt;
+                self.after = (attempt.created_at.0, attempt.id.to_string());
+                if let Some(offer) = offer_for(&request.offers, &attempt) {
+                    self.heads.push_back((attempt, offer.profile.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn page(
+        &self,
+        connection: &mut SqliteConnection,
+        places: &str,
+        now: Timestamp,
+    ) -> Result<Vec<SqliteRow>, Error> {
+        sqlx::query(CANDIDATES)
+            .bind(self.priority)
+            .bind(self.repository.to_string())
+            .bind(self.after.0)
+            .bind(self.after.1.clone())
+            .bind(now.0)
+            .bind(places.to_owned())
+            .bind(PAGE)
+            .fetch_all(connection)
+            .await
+            .during("list candidates")
+    }
+}
+
+/// The queue that the next slot belongs to.
+fn fairest<'a>(
+    queues: &'a mut [Queue],
+    in_progress: &HashMap<RepositoryId, u64>,
+) -> Option<&'a mut Queue> {
+    queues
+        .iter_mut()
+        .filter(|queue| !queue.heads.is_empty())
+        .min_by_key(|queue| {
+            let n_in_progress = in_progress.get(&queue.repository).copied().unwrap_or(0);
+            let age = queue
+                .heads
+                .front()
+                .map(|(attempt, _)| (attempt.created_at, attempt.id));
+            (n_in_progress, age)
+        })
+}
+
+async fn lease(
+    connection: &mut SqliteConnection,
+    request: &ClaimRequest,
+    mut attempt: Attempt,
+    profile: String,
+    nonce: Nonce,
+    now: Timestamp,
+) -> Result<Claimed, Error> {
+    attempt.status = AttemptStatus::InProgress;
+    attempt.fence = Fence(attempt.fence.0.saturating_add(1));
+    attempt.pickup_count = attempt.pickup_count.saturating_add(1);
+    attempt.started_at = Some(now);
+    let lease = LeaseRow {
+        key: LeaseKey {
+            attempt: attempt.id,
+            fence: attempt.fence,
+            nonce,
+        },
+        workflow: attempt.workflow,
+        owner: request.instance,
+        worker: request.worker,
+        profile,
+        is_unconfirmed: false,
+        leased_at: now,
+        heartbeat_at: now,
+        ttl_seconds: attempt.lock_ttl_seconds,
+    };
+    let result = sqlx::query(LEASE)
+        .bind(attempt.id.to_string())
+        .bind(attempt.status.as_str())
+        .bind(leases::stored_fence(lease.key)?)
+        .bind(attempt.pickup_count)
+        .bind(now.0)
+        .bind(request.worker.to_string())
+        .execute(&mut *connection)
+        .await
+        .during("lease an attempt")?;
+    one_row(&result, "attempt")?;
+    leases::insert(connection, &lease, request.request).await?;
+    Ok(Claimed {
+        attempt,
+        lease,
+        is_repeated: false,
+    })
+}

@@ -1,0 +1,206 @@
+//! [`Store`] on SQLite: reads by the readers, beats by the writer.
+
+use async_trait::async_trait;
+
+use super::{
+    SqliteStore, attempts, beats, checks, effects, error::During, events, forge, leases,
+    repositories, sql, sweeps, tx::SqliteTx, workers, workflows,
+};
+use crate::{
+    domain::{
+        ids::{AttemptId, CommitId, InstanceId, LeaseKey, RepositoryId, WorkerId, WorkflowId},
+        time::Timestamp,
+    },
+    store::{
+        Error, Store, Tx,
+        model::{
+            AttemptRow, BeatWrite, CheckRun, EventRow, ForgeItem, OpenEffectRow, ProgressRow,
+            Repository, SessionRow, StaleLease, WorkerRow, WorkflowFilter, WorkflowRow,
+        },
+    },
+};
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn begin(&self) -> Result<Box<dyn Tx>, Error> {
+        let tx = self.begin_immediate().await?;
+        Ok(Box::new(SqliteTx::new(tx, self.clock())))
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        let mut reader = self.reader().await?;
+        sqlx::query(sql::PING)
+            .execute(&mut *reader)
+            .await
+            .during("ping the database")?;
+        Ok(())
+    }
+
+    async fn close(&self) {
+        self.end().await;
+    }
+
+    async fn repository(&self, id: RepositoryId) -> Result<Option<Repository>, Error> {
+        repositories::by_id(&mut *self.reader().await?, id).await
+    }
+
+    async fn repository_by_name(&self, name: &str) -> Result<Option<Repository>, Error> {
+        repositories::by_name(&mut *self.reader().await?, name).await
+    }
+
+    async fn repositories(&self, after: &str, limit: u32) -> Result<Vec<Repository>, Error> {
+        repositories::page(&mut *self.reader().await?, after, limit).await
+    }
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, Error> {
+        workflows::by_id(&mut *self.reader().await?, id).await
+    }
+
+    async fn workflows(
+        &self,
+        filter: &WorkflowFilter,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowRow>, Error> {
+        workflows::page(&mut *self.reader().await?, filter, after, limit).await
+    }
+
+    async fn workflow_of_item(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<WorkflowRow>, Error> {
+        workflows::newest_of_item(&mut *self.reader().await?, repository, number).await
+    }
+
+    async fn attempts_of(
+        &self,
+        workflow: WorkflowId,
+        limit: u32,
+    ) -> Result<Vec<AttemptRow>, Error> {
+        attempts::newest_of(&mut *self.reader().await?, workflow, limit).await
+    }
+
+    async fn events(
+        &self,
+        workflow: Option<WorkflowId>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, Error> {
+        events::page(&mut *self.reader().await?, workflow, after, limit).await
+    }
+
+    async fn newest_events(
+        &self,
+        workflow: WorkflowId,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, Error> {
+        events::newest(&mut *self.reader().await?, workflow, limit).await
+    }
+
+    async fn sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error> {
+        leases::sessions(&mut *self.reader().await?, worker).await
+    }
+
+    async fn open_effect_of(&self, workflow: WorkflowId) -> Result<Option<OpenEffectRow>, Error> {
+        effects::open_of(&mut *self.reader().await?, workflow).await
+    }
+
+    async fn due_effects(&self, now: Timestamp, limit: u32) -> Result<Vec<OpenEffectRow>, Error> {
+        effects::due(&mut *self.reader().await?, now, limit).await
+    }
+
+    async fn due_ci_polls(&self, now: Timestamp, limit: u32) -> Result<Vec<WorkflowId>, Error> {
+        sweeps::due_ci_polls(&mut *self.reader().await?, now, limit).await
+    }
+
+    async fn workflows_without_work(
+        &self,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowId>, Error> {
+        sweeps::workflows_without_work(&mut *self.reader().await?, after, limit).await
+    }
+
+    async fn spent_attempts(
+        &self,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<(AttemptId, WorkflowId)>, Error> {
+        sweeps::spent_attempts(&mut *self.reader().await?, after, limit).await
+    }
+
+    async fn stale_leases(
+        &self,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<StaleLease>, Error> {
+        let now = self.now();
+        leases::stale(&mut *self.reader().await?, now, after, limit).await
+    }
+
+    async fn flush_beats(
+        &self,
+        owner: InstanceId,
+        beats: &[BeatWrite],
+    ) -> Result<Vec<LeaseKey>, Error> {
+        let now = self.now();
+        let mut tx = self.begin_immediate().await?;
+        let alive = beats::flush(&mut tx, owner, beats, now).await?;
+        tx.commit().await.during("commit beats")?;
+        Ok(alive)
+    }
+
+    async fn record_progress(
+        &self,
+        worker: WorkerId,
+        progress: &[ProgressRow],
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let mut tx = self.begin_immediate().await?;
+        beats::record_progress(&mut tx, worker, progress, now).await?;
+        tx.commit().await.during("commit progress")
+    }
+
+    async fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error> {
+        attempts::by_id(&mut *self.reader().await?, id).await
+    }
+
+    async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
+        workers::by_id(&mut *self.reader().await?, id).await
+    }
+
+    async fn forge_item(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<ForgeItem>, Error> {
+        forge::by_number(&mut *self.reader().await?, repository, number).await
+    }
+
+    async fn forge_items_with_label(
+        &self,
+        repository: RepositoryId,
+        label: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeItem>, Error> {
+        forge::open_with_label(&mut *self.reader().await?, repository, label, after, limit).await
+    }
+
+    async fn forge_pull_request(
+        &self,
+        repository: RepositoryId,
+        head_ref: &str,
+    ) -> Result<Option<ForgeItem>, Error> {
+        forge::by_head_ref(&mut *self.reader().await?, repository, head_ref).await
+    }
+
+    async fn check_runs(
+        &self,
+        workflow: WorkflowId,
+        commit: &CommitId,
+    ) -> Result<Vec<CheckRun>, Error> {
+        checks::newest_of(&mut *self.reader().await?, workflow, commit).await
+    }
+}
