@@ -10,13 +10,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use super::*;
-use crate::domain::{
-    ci::CiReading,
-    decide::immediate,
-    decision::{EffectResult, EventKind, UpstreamFact},
-    verdict::Verdict,
-};
+use super::{luck::luck, *};
+use crate::domain::{decide::immediate, decision::EventKind};
 
 /// Everything that a row can depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,95 +71,6 @@ fn step(workflow: &Workflow, input: Input, policy: &Policy) -> Option<Decision> 
         Ok(Outcome::Changed(decision)) => Some(*decision),
         Ok(Outcome::Unchanged) | Err(_) => None,
     }
-}
-
-/// What can happen next, people apart. A step that the machine takes by itself leaves no choice.
-fn luck(workflow: &Workflow, policy: &Policy) -> Vec<Input> {
-    if let Some(step) = immediate(workflow, policy) {
-        return vec![Input::Immediate(step)];
-    }
-    let why = String::new;
-    let head = workflow.progress().head.clone().unwrap();
-    let moved = commit(u128::from_str_radix(head.as_str(), 16).unwrap() + 1);
-    let red = |is_flaky| CiReading::Red {
-        is_flaky,
-        failures: Vec::new(),
-    };
-    let verdict = |verdict| Input::Verdict {
-        verdict,
-        commit: Some(head.clone()),
-    };
-    let ci = |reading| Input::Ci {
-        head: head.clone(),
-        reading,
-    };
-    vec![
-        Input::Admit,
-        verdict(Verdict::Ready {
-            tier: None,
-            plan: why(),
-        }),
-        verdict(Verdict::Ready {
-            tier: Some(policy.max_tier),
-            plan: why(),
-        }),
-        verdict(Verdict::ChangePresent),
-        verdict(Verdict::Declined { reason: why() }),
-        verdict(Verdict::Unsure { reason: why() }),
-        verdict(Verdict::Changed {
-            commit: moved.clone(),
-            summary: why(),
-        }),
-        verdict(Verdict::NoChange { reason: why() }),
-        verdict(Verdict::Failed { reason: why() }),
-        verdict(Verdict::Conflict { paths: Vec::new() }),
-        verdict(Verdict::Resolved { commit: None }),
-        verdict(Verdict::Resolved {
-            commit: Some(moved.clone()),
-        }),
-        verdict(Verdict::Unresolved { reason: why() }),
-        verdict(Verdict::Retry { plan: why() }),
-        verdict(Verdict::GiveUp { reason: why() }),
-        verdict(Verdict::Approve { notes: why() }),
-        Input::Verdict {
-            verdict: Verdict::Approve { notes: why() },
-            commit: None,
-        },
-        verdict(Verdict::RequestChanges { notes: why() }),
-        verdict(Verdict::Reject { reason: why() }),
-        Input::Effect(EffectResult::HeadMoved {
-            head: moved.clone(),
-        }),
-        Input::Effect(EffectResult::PullRequestOpened {
-            number: 8,
-            head: moved.clone(),
-        }),
-        Input::Effect(EffectResult::ChecksRerun),
-        Input::Effect(EffectResult::Merged {
-            commit: moved.clone(),
-        }),
-        Input::Effect(EffectResult::Superseded {
-            head: moved.clone(),
-        }),
-        Input::Effect(EffectResult::MergeBlocked { reason: why() }),
-        Input::Effect(EffectResult::MergeConflict { paths: Vec::new() }),
-        Input::Effect(EffectResult::MergeRefused { reason: why() }),
-        Input::Effect(EffectResult::Spent { reason: why() }),
-        ci(CiReading::Pending),
-        ci(CiReading::Green),
-        ci(red(false)),
-        ci(red(true)),
-        ci(CiReading::Exhausted { reason: why() }),
-        Input::ConflictFound { paths: Vec::new() },
-        Input::HeadSeen { head: moved },
-        Input::Upstream(UpstreamFact::Closed),
-        Input::Upstream(UpstreamFact::Merged { commit: None }),
-        Input::PickupsSpent {
-            pickup_count: 3,
-            max_pickups: 3,
-        },
-        Input::BudgetSpent { reason: why() },
-    ]
 }
 
 /// How many attempts the decision that led to `after` starts.
