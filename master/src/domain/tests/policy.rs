@@ -132,7 +132,8 @@ fn each_number_is_checked_at_its_edges() {
 
 #[test]
 fn each_deadline_is_checked_at_its_edges() {
-    let set: [(&str, fn(&mut Policy, u64)); 5] = [
+    type Set = fn(&mut Policy, u64);
+    let set: [(&str, Set); 5] = [
         ("ci_poll_deadline_seconds", |p, v| {
             p.ci_poll_deadline_seconds = v
         }),

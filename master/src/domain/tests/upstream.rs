@@ -56,6 +56,13 @@ fn stuck_stays_and_carries_the_fact() {
 }
 
 #[test]
+fn what_was_merged_is_not_merely_closed() {
+    let closed = after(&pull_request(State::Stuck), CLOSED);
+    check(&closed, merged(), "upstream_ended -> STUCK");
+    check(&after(&closed, merged()), CLOSED, "unchanged");
+}
+
+#[test]
 fn what_has_ended_learns_nothing() {
     for state in [State::Merged, State::CreatedPr, State::Abandoned] {
         check(&pull_request(state), CLOSED, "unchanged");

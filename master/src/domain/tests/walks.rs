@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn from_start(&mut self) -> Result<u32, Endless> {
+    fn longest_from_start(&mut self) -> Result<u32, Endless> {
         self.from(place_of(&self.origin.start(self.policy)))
     }
 
@@ -144,7 +144,11 @@ impl<'a> Search<'a> {
 fn longest_walk(policy: &Policy) -> u32 {
     ORIGINS
         .into_iter()
-        .map(|origin| Search::new(origin, policy, step).from_start().unwrap())
+        .map(|origin| {
+            Search::new(origin, policy, step)
+                .longest_from_start()
+                .unwrap()
+        })
         .max()
         .unwrap()
 }
@@ -252,7 +256,7 @@ fn the_walk_with_the_worst_luck_reaches_the_bound() {
         ..Policy::default()
     };
     let mut search = Search::new(Origin::PullRequest, &policy, step);
-    let mut left = search.from_start().unwrap();
+    let mut left = search.longest_from_start().unwrap();
     let mut workflow = Origin::PullRequest.start(&policy);
     let mut attempts = 0;
     while left > 0 {
@@ -321,7 +325,7 @@ fn a_counter_that_does_not_count_is_noticed_as_a_walk_without_end() {
         ..smallest()
     };
     let mut search = Search::new(Origin::PullRequest, &policy, forgetful);
-    assert_eq!(search.from_start(), Err(Endless));
+    assert_eq!(search.longest_from_start(), Err(Endless));
 }
 
 /// Lets a red verdict through once more than the policy says, at each tier.
@@ -336,6 +340,6 @@ fn generous(workflow: &Workflow, input: Input, policy: &Policy) -> Option<Decisi
 #[test]
 fn a_bound_that_lets_one_more_through_is_noticed_as_a_longer_walk() {
     let policy = smallest();
-    let longest = Search::new(Origin::PullRequest, &policy, generous).from_start();
+    let longest = Search::new(Origin::PullRequest, &policy, generous).longest_from_start();
     assert_eq!(longest, Ok(policy.max_attempts() + 1));
 }
