@@ -95,7 +95,7 @@ impl<'a> Context<'a> {
         draft
             .with(|p| {
                 p.counters.merge_rounds += 1;
-                p.head = head.or(p.head.take());
+                p.head = head.or_else(|| p.head.take());
             })
             .take(Event::MergeBlocked)
     }
@@ -306,7 +306,10 @@ impl<'a> Context<'a> {
                     Upstream::Closed
                 }
             };
-            if progress.upstream.as_ref() == Some(&ended) {
+            // What is merged is closed as well, and stays merged.
+            if progress.upstream == Some(Upstream::Merged)
+                || progress.upstream.as_ref() == Some(&ended)
+            {
                 return Ok(Outcome::Unchanged);
             }
             return Ok(self

@@ -235,9 +235,11 @@ impl<'a> Context<'a> {
             .superseding();
         if moves >= self.policy.head_moves {
             let draft = draft.because(format!("the head moved {moves} times already"));
-            return draft.take(match state {
-                State::Reviewing => Event::HeadMovesExhausted,
-                state => super::spent_exit(state).unwrap_or(Event::PickupExhausted),
+            let has_own_row = state == State::Reviewing;
+            return draft.take(if has_own_row {
+                Event::HeadMovesExhausted
+            } else {
+                Event::PickupExhausted
             });
         }
         Ok(draft

@@ -10,6 +10,7 @@ mod ci;
 mod effects;
 mod heads;
 mod invariants;
+mod luck;
 mod names;
 mod operator;
 mod pause;

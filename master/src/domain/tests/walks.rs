@@ -10,13 +10,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use super::*;
-use crate::domain::{
-    ci::CiReading,
-    decide::immediate,
-    decision::{EffectResult, EventKind, UpstreamFact},
-    verdict::Verdict,
-};
+use super::{luck::luck, *};
+use crate::domain::{decide::immediate, decision::EventKind};
 
 /// Everything that a row can depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,95 +73,6 @@ fn step(workflow: &Workflow, input: Input, policy: &Policy) -> Option<Decision> 
     }
 }
 
-/// What can happen next, people apart. A step that the machine takes by itself leaves no choice.
-fn luck(workflow: &Workflow, policy: &Policy) -> Vec<Input> {
-    if let Some(step) = immediate(workflow, policy) {
-        return vec![Input::Immediate(step)];
-    }
-    let why = String::new;
-    let head = workflow.progress().head.clone().unwrap();
-    let moved = commit(u128::from_str_radix(head.as_str(), 16).unwrap() + 1);
-    let red = |is_flaky| CiReading::Red {
-        is_flaky,
-        failures: Vec::new(),
-    };
-    let verdict = |verdict| Input::Verdict {
-        verdict,
-        commit: Some(head.clone()),
-    };
-    let ci = |reading| Input::Ci {
-        head: head.clone(),
-        reading,
-    };
-    vec![
-        Input::Admit,
-        verdict(Verdict::Ready {
-            tier: None,
-            plan: why(),
-        }),
-        verdict(Verdict::Ready {
-            tier: Some(policy.max_tier),
-            plan: why(),
-        }),
-        verdict(Verdict::ChangePresent),
-        verdict(Verdict::Declined { reason: why() }),
-        verdict(Verdict::Unsure { reason: why() }),
-        verdict(Verdict::Changed {
-            commit: moved.clone(),
-            summary: why(),
-        }),
-        verdict(Verdict::NoChange { reason: why() }),
-        verdict(Verdict::Failed { reason: why() }),
-        verdict(Verdict::Conflict { paths: Vec::new() }),
-        verdict(Verdict::Resolved { commit: None }),
-        verdict(Verdict::Resolved {
-            commit: Some(moved.clone()),
-        }),
-        verdict(Verdict::Unresolved { reason: why() }),
-        verdict(Verdict::Retry { plan: why() }),
-        verdict(Verdict::GiveUp { reason: why() }),
-        verdict(Verdict::Approve { notes: why() }),
-        Input::Verdict {
-            verdict: Verdict::Approve { notes: why() },
-            commit: None,
-        },
-        verdict(Verdict::RequestChanges { notes: why() }),
-        verdict(Verdict::Reject { reason: why() }),
-        Input::Effect(EffectResult::HeadMoved {
-            head: moved.clone(),
-        }),
-        Input::Effect(EffectResult::PullRequestOpened {
-            number: 8,
-            head: moved.clone(),
-        }),
-        Input::Effect(EffectResult::ChecksRerun),
-        Input::Effect(EffectResult::Merged {
-            commit: moved.clone(),
-        }),
-        Input::Effect(EffectResult::Superseded {
-            head: moved.clone(),
-        }),
-        Input::Effect(EffectResult::MergeBlocked { reason: why() }),
-        Input::Effect(EffectResult::MergeConflict { paths: Vec::new() }),
-        Input::Effect(EffectResult::MergeRefused { reason: why() }),
-        Input::Effect(EffectResult::Spent { reason: why() }),
-        ci(CiReading::Pending),
-        ci(CiReading::Green),
-        ci(red(false)),
-        ci(red(true)),
-        ci(CiReading::Exhausted { reason: why() }),
-        Input::ConflictFound { paths: Vec::new() },
-        Input::HeadSeen { head: moved },
-        Input::Upstream(UpstreamFact::Closed),
-        Input::Upstream(UpstreamFact::Merged { commit: None }),
-        Input::PickupsSpent {
-            pickup_count: 3,
-            max_pickups: 3,
-        },
-        Input::BudgetSpent { reason: why() },
-    ]
-}
-
 /// How many attempts the decision that led to `after` starts.
 fn attempts_started(decision: &Decision, after: &Workflow, policy: &Policy) -> u32 {
     let has_attempt = after.state().role().is_some() && immediate(after, policy).is_none();
@@ -201,7 +107,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn from_start(&mut self) -> Result<u32, Endless> {
+    fn longest_from_start(&mut self) -> Result<u32, Endless> {
         self.from(place_of(&self.origin.start(self.policy)))
     }
 
@@ -238,7 +144,11 @@ impl<'a> Search<'a> {
 fn longest_walk(policy: &Policy) -> u32 {
     ORIGINS
         .into_iter()
-        .map(|origin| Search::new(origin, policy, step).from_start().unwrap())
+        .map(|origin| {
+            Search::new(origin, policy, step)
+                .longest_from_start()
+                .unwrap()
+        })
         .max()
         .unwrap()
 }
@@ -346,7 +256,7 @@ fn the_walk_with_the_worst_luck_reaches_the_bound() {
         ..Policy::default()
     };
     let mut search = Search::new(Origin::PullRequest, &policy, step);
-    let mut left = search.from_start().unwrap();
+    let mut left = search.longest_from_start().unwrap();
     let mut workflow = Origin::PullRequest.start(&policy);
     let mut attempts = 0;
     while left > 0 {
@@ -415,7 +325,7 @@ fn a_counter_that_does_not_count_is_noticed_as_a_walk_without_end() {
         ..smallest()
     };
     let mut search = Search::new(Origin::PullRequest, &policy, forgetful);
-    assert_eq!(search.from_start(), Err(Endless));
+    assert_eq!(search.longest_from_start(), Err(Endless));
 }
 
 /// Lets a red verdict through once more than the policy says, at each tier.
@@ -430,6 +340,6 @@ fn generous(workflow: &Workflow, input: Input, policy: &Policy) -> Option<Decisi
 #[test]
 fn a_bound_that_lets_one_more_through_is_noticed_as_a_longer_walk() {
     let policy = smallest();
-    let longest = Search::new(Origin::PullRequest, &policy, generous).from_start();
+    let longest = Search::new(Origin::PullRequest, &policy, generous).longest_from_start();
     assert_eq!(longest, Ok(policy.max_attempts() + 1));
 }
