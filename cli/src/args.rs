@@ -1,0 +1,200 @@
+//! The command line: what there is to type, and which file carries it out.
+
+use std::{future::Future, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    client::{Client, DEFAULT_ADDRESS},
+    demo,
+    error::Error,
+    event, exit,
+    exit::Exit,
+    fleet, item, machine,
+    output::Format,
+    programs::Program,
+    repo, schema, scripted_harness, workflow,
+};
+
+/// Drives issues to merged pull requests: a master, its workers, and the commands to run them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "pointsman",
+    version,
+    after_long_help = exit::HELP,
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Which master is asked, and how its answer is shown.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Asking a master")]
+pub(crate) struct Target {
+    /// The master to ask
+    #[arg(
+        long,
+        global = true,
+        env = "POINTSMAN_ADDRESS",
+        default_value = DEFAULT_ADDRESS,
+        value_name = "URL"
+    )]
+    address: String,
+    /// For whom to print
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value = "table",
+        value_name = "FORMAT"
+    )]
+    pub(crate) output: Format,
+}
+
+impl Target {
+    /// Connects to the master.
+    pub(crate) async fn connect(&self) -> Result<Client, Error> {
+        Client::connect(&self.address).await
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Program(Program),
+    /// Show it all: a small repository, a master and two workers drive an issue to a merged pull request
+    Demo(demo::Demo),
+    /// Repositories that the master drives
+    #[command(subcommand)]
+    Repo(repo::Repo),
+    /// Open an issue on the built-in forge
+    Submit(item::Submit),
+    /// Add or remove a label of an issue or pull request
+    Label(item::Label),
+    /// List workflows
+    Workflows(workflow::List),
+    /// Show one workflow: why it waits, its attempts, its events
+    Workflow(workflow::Show),
+    /// List what happened
+    Events(event::List),
+    /// List who runs what now
+    Sessions(fleet::Sessions),
+    /// Turn the crank of one of the master's duties, or of all, now
+    Sweep(fleet::Sweep),
+    /// Bring a STUCK or PAUSED workflow back to DISCOVERED
+    Unstick(workflow::Unstick),
+    /// Set how often a workflow may still have flaky checks run again
+    FlakeRetries(workflow::FlakeRetries),
+    /// Print the state machine: states, transitions, bounds
+    Machine(machine::Machine),
+    /// Print the JSON Schema of a role's verdict, for those who write harnesses
+    Schema(schema::Schema),
+    #[command(hide = true)]
+    ScriptedHarness(scripted_harness::ScriptedHarness),
+}
+
+impl Cli {
+    /// Carries the command out.
+    pub(crate) fn run(self) -> Result<ExitCode, Error> {
+        let target = self.target;
+        let done = match self.command {
+            Command::Program(program) => return program.run(),
+            Command::Demo(command) => block_on(command.run()),
+            Command::Repo(command) => block_on(command.run(&target)),
+            Command::Submit(command) => block_on(command.run(&target)),
+            Command::Label(command) => block_on(command.run(&target)),
+            Command::Workflows(command) => block_on(command.run(&target)),
+            Command::Workflow(command) => block_on(command.run(&target)),
+            Command::Events(command) => block_on(command.run(&target)),
+            Command::Sessions(command) => block_on(command.run(&target)),
+            Command::Sweep(command) => block_on(command.run(&target)),
+            Command::Unstick(command) => block_on(command.run(&target)),
+            Command::FlakeRetries(command) => block_on(command.run(&target)),
+            Command::Machine(command) => block_on(command.run(&target)),
+            Command::Schema(command) => command.run(),
+            Command::ScriptedHarness(command) => block_on(command.run()),
+        };
+        done.map(|()| Exit::Done.into())
+    }
+}
+
+/// Runs a command of this crate: one thread is plenty for a client.
+fn block_on(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?
+        .block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn refusal(arguments: &[&str]) -> String {
+        let arguments = ["pointsman"].iter().chain(arguments);
+        crate::error::first_paragraph(&Cli::try_parse_from(arguments).unwrap_err().to_string())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn good_lines_are_taken() {
+        let lines = [
+            "repo add demo --git /x --base main --ci true --label agent --policy max_tier=2",
+            "repo list -o json",
+            "submit demo --title T --body B --unlabelled --reason R",
+            "label demo 1 --add agent",
+            "workflows --repo demo --state stuck,paused --kind pull-request",
+            "workflow demo#2",
+            "events demo#2 --after 5 --limit 1000",
+            "--address http://10.0.0.1:1 sessions",
+            "sweep reaper",
+            "unstick demo#2 --reason R",
+            "flake-retries demo#2 3 --reason R",
+            "machine --repo demo",
+            "schema conflict_resolver --kind pull-request",
+            "shim /sessions/1",
+            "demo --keep",
+        ];
+        for line in lines {
+            let arguments = ["pointsman"].into_iter().chain(line.split(' '));
+            assert!(Cli::try_parse_from(arguments).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn bad_lines_are_refused_with_what_is_taken() {
+        let check = |line: &str, part: &str| {
+            let refusal = refusal(&line.split(' ').collect::<Vec<_>>());
+            assert!(refusal.contains(part), "{line}: {refusal}");
+            assert!(!refusal.contains('\n'), "{line}: {refusal}");
+        };
+        check("workflows --state DONE", "AWAITING_CI");
+        check("workflows --kind epic", "pull-request");
+        check("label demo x --add agent", "'x'");
+        check("label demo 1", "--add <LABEL>|--remove <LABEL>");
+        check("label demo 1 --add a --remove b", "cannot be used with");
+        check("events --limit 1001", "1..=1000");
+        check("flake-retries demo#1 11 --reason R", "0..=10");
+        check("unstick demo#1", "--reason <REASON>");
+        check(
+            "submit demo --title T --body B --body-file F",
+            "cannot be used with",
+        );
+        check("repo add demo --git /x --policy tiers=1", "max_tier");
+        check("frobnicate", "frobnicate");
+    }
+}

@@ -1,0 +1,264 @@
+//! `pointsman demo`: everything there is, on a small repository, in a minute.
+//!
+//! Makes a git repository with a failing test, starts a master and two workers as processes of their
+//! own, opens an issue, and follows it to a merged pull request. Nothing in here is a short cut: the
+//! processes are this program as anybody starts it, they are asked by the same RPCs as the operators'
+//! commands, and the outcome is checked with git and by running the test. It ends with 0 only if all
+//! of that holds, and leaves nothing behind, unless told to.
+//!
+//! In reading order: `repository` is what there is to do, `config` and `fleet` are the processes,
+//! `follow` and `progress` what is shown, `verify` what must hold in the end.
+
+mod config;
+mod fleet;
+mod follow;
+mod progress;
+mod repository;
+mod verify;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use pointsman_proto::v1::{AddRepositoryRequest, SubmitIssueRequest};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{sleep, timeout},
+};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use crate::{
+    client::{self, Client},
+    error::Error,
+    event, output,
+};
+use fleet::{Fleet, LOOK_INTERVAL};
+use follow::Story;
+use progress::Progress;
+
+/// Longest that a demo may take: it needs a few seconds, and a busy machine gets its time.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The repository's name at the master.
+const REPOSITORY: &str = "demo";
+
+/// The health service's name of a master that can be asked.
+const READY: &str = "pointsman.ready";
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Leave master and workers running, and say how to ask and how to stop them
+    #[arg(long)]
+    keep: bool,
+    /// Work in this directory, new or empty, instead of a temporary one
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// How long the demo's processes and files are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lifetime {
+    OfTheDemo,
+    Kept,
+}
+
+impl Demo {
+    /// Runs the demo to its end.
+    pub(crate) async fn run(self) -> Result<(), Error> {
+        let lifetime = match self.keep {
+            true => Lifetime::Kept,
+            false => Lifetime::OfTheDemo,
+        };
+        let directory = work_directory(self.directory)?;
+        let mut fleet = Fleet::new(&directory, lifetime)?;
+        let progress = Progress::start();
+        let ended = tokio::select! {
+            ended = timeout(DEADLINE, play(&directory, &mut fleet, &progress)) => {
+                ended.unwrap_or_else(|_| Err(out_of_time()))
+            }
+            interrupted = interruption() => Err(interrupted),
+        };
+        match ended {
+            Ok(address) if lifetime == Lifetime::Kept => {
+                progress.show(&how_to_go_on(&address, &fleet, &directory)?);
+                Ok(())
+            }
+            Ok(_) => {
+                fleet.stop().await;
+                remove(&directory)
+            }
+            Err(error) => {
+                let error = explain(&error, &fleet, &progress, &directory);
+                fleet.stop().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The demo from its first commit to its last check. Returns the master's address.
+async fn play(directory: &Path, fleet: &mut Fleet, progress: &Progress) -> Result<String, Error> {
+    let bare = directory.join("demo.git");
+    progress.wait_for("the repository");
+    repository::make(&bare, &directory.join("seed")).await?;
+    progress.say(&format!("made {}, whose test fails", bare.display()));
+
+    progress.wait_for("the master's address");
+    let address = fleet.start_master().await?;
+    progress.wait_for("the master to be ready");
+    ready(&address, fleet).await?;
+    progress.say(&format!("started a master at {address}"));
+    fleet.start_workers(&address)?;
+    progress.say("started two workers");
+
+    let mut client = Client::connect(&address).await?;
+    progress.wait_for("the issue to be opened");
+    open_issue(&mut client, &bare).await?;
+    progress.say(&format!("opened an issue: {}", repository::ISSUE_TITLE));
+    let story = follow::to_the_merge(&mut client, fleet, progress).await?;
+    progress.show(&timeline(&story));
+    verify::verify(&story, &bare, &directory.join("clone"), progress).await?;
+    progress.say(&format!("merged as {}", story.merged_commit));
+    Ok(address)
+}
+
+async fn ready(address: &str, fleet: &mut Fleet) -> Result<(), Error> {
+    let mut health = HealthClient::new(client::connect(address).await?);
+    loop {
+        fleet.must_be_alive()?;
+        let request = HealthCheckRequest {
+            service: READY.to_owned(),
+        };
+        if health.check(request).await?.get_ref().status() == ServingStatus::Serving {
+            return Ok(());
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
+async fn open_issue(client: &mut Client, bare: &Path) -> Result<(), Error> {
+    let repository = AddRepositoryRequest {
+        name: REPOSITORY.to_owned(),
+        git_url: bare.to_string_lossy().into_owned(),
+        base_ref: repository::BASE.to_owned(),
+        ci_command: repository::CI.to_owned(),
+        reason: "demo".to_owned(),
+        ..AddRepositoryRequest::default()
+    };
+    client.repositories.add_repository(repository).await?;
+    let issue = SubmitIssueRequest {
+        repository: REPOSITORY.to_owned(),
+        title: repository::ISSUE_TITLE.to_owned(),
+        body: repository::ISSUE_BODY.to_owned(),
+        reason: "demo".to_owned(),
+        ..SubmitIssueRequest::default()
+    };
+    client.repositories.submit_issue(issue).await?;
+    Ok(())
+}
+
+fn timeline(story: &Story) -> String {
+    format!("\n{}\n", event::table(&story.events).render())
+}
+
+/// A new or empty directory, by its absolute path: the processes run elsewhere.
+fn work_directory(wanted: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let Some(wanted) = wanted else {
+        let builder = tempfile::Builder::new().prefix("pointsman-demo-").tempdir();
+        return Ok(builder.context("make a temporary directory")?.keep());
+    };
+    let path = std::path::absolute(&wanted).context("--directory")?;
+    fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+    let mut entries = fs::read_dir(&path).with_context(|| format!("read {}", path.display()))?;
+    if entries.next().is_some() {
+        bail!(
+            "{} is not empty; name a directory that is, or is not there",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+fn remove(directory: &Path) -> Result<(), Error> {
+    fs::remove_dir_all(directory)
+        .with_context(|| format!("remove {}", directory.display()))
+        .map_err(Error::from)
+}
+
+/// Waits for the wish to stop: Ctrl-C, or a polite kill.
+async fn interruption() -> Error {
+    let wait = async || -> io::Result<&'static str> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        Ok(tokio::select! {
+            _ = interrupt.recv() => "interrupted",
+            _ = terminate.recv() => "terminated",
+            _ = hang_up.recv() => "hung up",
+        })
+    };
+    match wait().await {
+        Ok(how) => anyhow!(how).into(),
+        Err(error) => anyhow::Error::new(error)
+            .context("listen to signals")
+            .into(),
+    }
+}
+
+fn out_of_time() -> Error {
+    anyhow!("not done within {} s", DEADLINE.as_secs()).into()
+}
+
+/// Shows the logs, and says in one line what failed, what was awaited, and where to look further.
+fn explain(error: &Error, fleet: &Fleet, progress: &Progress, directory: &Path) -> Error {
+    output::error_text(&fleet.log_tails());
+    anyhow!(
+        "{}; awaited: {}; logs and state are kept in {}",
+        error.message(),
+        progress.awaited(),
+        directory.display()
+    )
+    .into()
+}
+
+fn how_to_go_on(address: &str, fleet: &Fleet, directory: &Path) -> anyhow::Result<String> {
+    let program = std::env::current_exe().context("find this program")?;
+    let program = program.display();
+    let pids = fleet.pids();
+    let running: Vec<String> = pids
+        .iter()
+        .map(|(name, pid)| format!("{name} ({pid})"))
+        .collect();
+    let kill: Vec<String> = pids.iter().map(|(_, pid)| pid.to_string()).collect();
+    Ok(format!(
+        "\n\
+         still running: {running}\n\
+         ask it:        {program} --address {address} workflows\n\
+         \x20              {program} --address {address} workflow {REPOSITORY}#1\n\
+         stop it:       kill {kill}\n\
+         clean up:      rm -r {directory}\n",
+        running = running.join(", "),
+        kill = kill.join(" "),
+        directory = directory.display(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_with_something_in_it_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let new = directory.path().join("new");
+        assert_eq!(work_directory(Some(new.clone())).unwrap(), new);
+        let refusal = work_directory(Some(directory.path().to_owned())).unwrap_err();
+        assert!(refusal.to_string().contains("is not empty"), "{refusal}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Standard output and standard error: the only place that writes to them.
+//!
+//! Tables are for people: framed and fitted to the width on a terminal, plain elsewhere. Texts of
+//! others (titles, reasons) come without control characters, so that none can steer the terminal. A
+//! reader who goes away (`| head`) is an ordinary end, which is why nothing here panics.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, presets};
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// For whom a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables for people
+    Table,
+    /// One JSON document for programs
+    Json,
+}
+
+/// Rows under headings.
+#[derive(Debug)]
+pub(crate) struct Table(comfy_table::Table);
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new<const N: usize>(headings: [&str; N]) -> Self {
+        let mut table = comfy_table::Table::new();
+        if io::stdout().is_terminal() {
+            table.load_style(presets::UTF8_FULL_CONDENSED);
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+        } else {
+            table.load_style(presets::NOTHING);
+        }
+        table.set_header(headings);
+        Self(table)
+    }
+
+    /// Adds a row of as many cells as there are headings.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.0.add_row(cells.iter().map(|cell| printable(cell)));
+    }
+
+    /// The table as text, with a line end.
+    pub(crate) fn render(&self) -> String {
+        let lines: Vec<String> = self.0.lines().map(|l| l.trim_end().to_owned()).collect();
+        format!("{}\n", lines.join("\n"))
+    }
+}
+
+/// Prints a value as one indented JSON document.
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Error::Failed(anyhow::Error::new(error).context("write JSON")))?;
+    line(&text)
+}
+
+/// Prints one line.
+pub(crate) fn line(text: &str) -> Result<(), Error> {
+    self::text(&format!("{text}\n"))
+}
+
+/// Prints a text as it is.
+pub(crate) fn text(text: &str) -> Result<(), Error> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(Error::Output)
+}
+
+/// Says on standard error why a command ends.
+pub(crate) fn error_line(message: &str) {
+    error_text(&format!("error: {message}\n"));
+}
+
+/// Writes to standard error. Where that can't be written either, nobody is left to be told.
+pub(crate) fn error_text(text: &str) {
+    drop(io::stderr().lock().write_all(text.as_bytes()));
+}
+
+/// A text of others on one line: control characters become spaces.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_plain_where_nobody_looks() {
+        let mut table = Table::new(["NAME", "BASE"]);
+        table.row(["demo".to_owned(), "main".to_owned()]);
+        let text = table.render();
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|l| l.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines, [["NAME", "BASE"], ["demo", "main"]]);
+    }
+
+    #[test]
+    fn a_title_can_not_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a [2Jb c");
+    }
+}

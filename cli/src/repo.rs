@@ -1,0 +1,186 @@
+//! `pointsman repo`: repositories.
+
+use clap::{Args, Subcommand};
+use pointsman_proto::v1::{AddRepositoryRequest, ListRepositoriesRequest};
+use serde::Serialize;
+
+use crate::{
+    args::Target,
+    error::Error,
+    output::{self, Format, Table},
+    policy,
+    view::{Repository, cell},
+};
+
+/// Most entries that the master gives at once.
+const PAGE_SIZE: u32 = 500;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Repo {
+    /// Add a repository on the built-in forge; the same again changes nothing
+    Add(Add),
+    /// List repositories
+    List,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// What it is called here: a-z, 0-9, `-`, `_`, `.` and `/`
+    name: String,
+    /// Where git finds it, for the master and for the workers
+    #[arg(long, value_name = "URL")]
+    git: String,
+    /// The branch that pull requests go to
+    #[arg(long, default_value = "main", value_name = "BRANCH")]
+    base: String,
+    /// The command of its one check, run by `/bin/sh -c` in a fresh checkout
+    #[arg(long, value_name = "COMMAND")]
+    ci: Option<String>,
+    /// The label that opts an issue or pull request in
+    #[arg(long, default_value = "agent")]
+    label: String,
+    /// A bound of its workflows, as often as needed
+    #[arg(
+        long = "policy",
+        value_name = "KEY=VALUE",
+        value_parser = policy::parse_setting,
+        long_help = format!("A bound of its workflows, as often as needed. Keys: {}", policy::KEYS)
+    )]
+    policy: Vec<policy::Setting>,
+    /// Why, for the history
+    #[arg(long, default_value = "", hide_default_value = true)]
+    reason: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Added {
+    changed: bool,
+    repository: Repository,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    repositories: Vec<Repository>,
+}
+
+impl Repo {
+    /// Carries the command out.
+    pub(crate) async fn run(self, target: &Target) -> Result<(), Error> {
+        match self {
+            Self::Add(add) => add.run(target).await,
+            Self::List => list(target).await,
+        }
+    }
+}
+
+impl Add {
+    async fn run(self, target: &Target) -> Result<(), Error> {
+        let request = AddRepositoryRequest {
+            name: self.name,
+            git_url: location(&self.git)?,
+            base_ref: self.base,
+            ci_command: self.ci.unwrap_or_default(),
+            label: self.label,
+            policy: policy::policy(&self.policy).map_err(Error::Usage)?,
+            reason: self.reason,
+        };
+        let mut client = target.connect().await?;
+        let answer = client
+            .repositories
+            .add_repository(request)
+            .await?
+            .into_inner();
+        let added = Added {
+            changed: answer.changed,
+            repository: answer.repository.unwrap_or_default().into(),
+        };
+        match target.output {
+            Format::Json => output::json(&added),
+            Format::Table => output::line(&added.sentence()),
+        }
+    }
+}
+
+impl Added {
+    fn sentence(&self) -> String {
+        let name = &self.repository.name;
+        match self.changed {
+            true => format!("added {name}: {}", self.repository.git_url),
+            false => format!("{name} is there already, with these settings"),
+        }
+    }
+}
+
+/// A relative path is meant from here; master and workers run elsewhere.
+fn location(git: &str) -> Result<String, Error> {
+    let path = std::path::Path::new(git);
+    if path.is_absolute() || !path.exists() {
+        return Ok(git.to_owned());
+    }
+    std::path::absolute(path)
+        .map(|path| path.to_string_lossy().into_owned())
+        .map_err(|error| Error::Usage(format!("--git {git}: {error}")))
+}
+
+async fn list(target: &Target) -> Result<(), Error> {
+    let repositories = all(target).await?;
+    match target.output {
+        Format::Json => output::json(&Listed { repositories }),
+        Format::Table => output::text(&table(&repositories).render()),
+    }
+}
+
+async fn all(target: &Target) -> Result<Vec<Repository>, Error> {
+    let mut client = target.connect().await?;
+    let mut repositories = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = ListRepositoriesRequest {
+            page_size: PAGE_SIZE,
+            page_token,
+        };
+        let page = client
+            .repositories
+            .list_repositories(request)
+            .await?
+            .into_inner();
+        repositories.extend(page.repositories.into_iter().map(Repository::from));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(repositories);
+        }
+    }
+}
+
+fn table(repositories: &[Repository]) -> Table {
+    let mut table = Table::new(["NAME", "GIT", "BASE", "CI", "LABEL"]);
+    for repository in repositories {
+        table.row([
+            repository.name.clone(),
+            repository.git_url.clone(),
+            repository.base_ref.clone(),
+            cell(repository.ci_command.as_ref()),
+            repository.label.clone(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_path_that_is_there_is_made_absolute() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(location("src").unwrap(), here.join("src").to_string_lossy());
+        for other in [
+            "/tmp",
+            "https://host/x.git",
+            "git@host:x.git",
+            "not-there.git",
+        ] {
+            assert_eq!(location(other).unwrap(), other);
+        }
+    }
+}
