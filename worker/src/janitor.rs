@@ -19,6 +19,7 @@ use tokio::{
 
 use crate::{
     assignment::LeaseKey,
+    error::chain,
     process::kill::{Killed, kill_with_grace},
     sidecar::{self, SessionDir, Sidecar, State},
     state::StateDir,
@@ -179,11 +180,10 @@ async fn settle(
         }
         Fate::Foreign(key, error) => {
             let aside = quarantine(state, path)?;
-            let error = anyhow::Error::from(error);
             tracing::error!(
                 session = %path.display(),
                 quarantine = %aside.display(),
-                error = format!("{error:#}"),
+                error = chain(&error),
                 "no session to be understood: moved aside, nothing was signalled"
             );
             report.n_quarantined += 1;

@@ -9,6 +9,7 @@ mod lease;
 
 mod config;
 mod durable;
+mod error;
 mod ids;
 mod retry;
 mod state;
@@ -83,11 +84,11 @@ pub fn shim_main(args: &ShimArgs) -> ExitCode {
     match shim::run(&args.session_dir) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let error = anyhow::Error::from(error);
             // Standard error is the session's log. Where even that fails, the status remains.
             drop(writeln!(
                 io::stderr(),
-                "pointsman: shim failed to {error:#}"
+                "pointsman: shim failed to {}",
+                error::chain(&error)
             ));
             ExitCode::FAILURE
         }

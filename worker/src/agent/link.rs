@@ -10,6 +10,7 @@ use tokio::{sync::mpsc, time::sleep};
 use super::roster::Roster;
 use crate::{
     assignment::LeaseKey,
+    error::chain,
     lease::{Beats, Sent},
     master::{self, Answer, Beat, BeatStream, Directive, Introduction, Limits, Masters},
     process::clock,
@@ -86,8 +87,7 @@ impl Link {
                     Break::Unknown => break,
                     Break::AgentGone => return Error::AgentGone,
                     reason @ (Break::Lost(_) | Break::Silent | Break::Draining) => {
-                        let reason = anyhow::Error::from(reason);
-                        tracing::warn!(reason = format!("{reason:#}"), "connect again");
+                        tracing::warn!(reason = chain(&reason), "connect again");
                     }
                 }
                 sleep(self.retry.after_failure()).await;

@@ -8,14 +8,14 @@
 
 use std::{
     ffi::CString,
-    fs::File,
+    fs::{self, File},
     io::{self, Write as _},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::PathBuf,
 };
 
 use nix::{
-    fcntl::OFlag,
+    fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
     sys::signal::{SigHandler, SigSet, Signal, signal},
     unistd::{self, ForkResult, Pid},
 };
@@ -56,18 +56,27 @@ impl Gated {
 }
 
 /// Forks a child that will run `program`, in a session and process group of its own, with standard
-/// output and error of this process's standard error.
+/// output and error of this process's standard error. Returns when it is at its gate.
 ///
 /// Must be called by a process with one thread.
-pub(crate) fn fork_gated(program: &Program) -> nix::Result<Gated> {
+pub(crate) fn fork_gated(program: &Program) -> io::Result<Gated> {
     let (waiting, gate) = unistd::pipe2(OFlag::O_CLOEXEC)?;
+    let (arrival, arrived) = unistd::pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: the process has one thread, so that no lock can be held in the child for ever.
     match unsafe { unistd::fork() }? {
-        ForkResult::Parent { child } => Ok(Gated { pid: child, gate }),
+        ForkResult::Parent { child } => {
+            drop(arrived);
+            // From here on it leads its group: a signal to the group can't miss it.
+            if read_byte(&arrival)? {
+                Ok(Gated { pid: child, gate })
+            } else {
+                Err(io::Error::other("the child could not be set up"))
+            }
+        }
         ForkResult::Child => {
             // While the child had this end too, the gate could never close.
             drop(gate);
-            let status = become_program(program, &waiting);
+            let status = become_program(program, arrived, &waiting);
             // SAFETY: ends the child at once, without running what belongs to the parent.
             unsafe { libc::_exit(status) }
         }
@@ -75,12 +84,12 @@ pub(crate) fn fork_gated(program: &Program) -> nix::Result<Gated> {
 }
 
 /// Returns only where the program could not be run: with the exit status that says so.
-fn become_program(program: &Program, gate: &OwnedFd) -> i32 {
-    if let Err(error) = set_up(program) {
+fn become_program(program: &Program, arrived: OwnedFd, gate: &OwnedFd) -> i32 {
+    if let Err(error) = set_up(program, arrived) {
         complain("set up the harness", &error);
         return NOT_SET_UP;
     }
-    if !gate_opens(gate) {
+    if !matches!(read_byte(gate), Ok(true)) {
         return GATE_CLOSED;
     }
     let Err(error) = unistd::execvp(&program.name, &program.arguments);
@@ -91,10 +100,11 @@ fn become_program(program: &Program, gate: &OwnedFd) -> i32 {
     NOT_RUN
 }
 
-fn set_up(program: &Program) -> io::Result<()> {
+fn set_up(program: &Program, arrived: OwnedFd) -> io::Result<()> {
     unistd::setsid()?;
     unistd::dup2_stdin(program.stdin.as_fd())?;
     unistd::dup2_stdout(io::stderr().as_fd())?;
+    close_others_on_exec()?;
     std::env::set_current_dir(&program.directory)?;
     for number in Signal::iterator() {
         if !matches!(number, Signal::SIGKILL | Signal::SIGSTOP) {
@@ -103,15 +113,31 @@ fn set_up(program: &Program) -> io::Result<()> {
         }
     }
     SigSet::empty().thread_set_mask()?;
+    unistd::write(&arrived, b"a")?;
     Ok(())
 }
 
-fn gate_opens(gate: &OwnedFd) -> bool {
+/// Whoever started the agent may have left it descriptors; the harness gets none of them.
+fn close_others_on_exec() -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let fd = name.to_str().and_then(|name| name.parse::<i32>().ok());
+        if let Some(fd) = fd.filter(|fd| *fd > libc::STDERR_FILENO) {
+            // SAFETY: only a flag is set, and the descriptor was open a moment ago.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a byte comes, rather than the pipe's end.
+fn read_byte(pipe: &OwnedFd) -> nix::Result<bool> {
     loop {
-        match unistd::read(gate, &mut [0]) {
-            Ok(n) => return n == 1,
+        match unistd::read(pipe, &mut [0]) {
+            Ok(n) => return Ok(n == 1),
             Err(nix::errno::Errno::EINTR) => {}
-            Err(_) => return false,
+            Err(error) => return Err(error),
         }
     }
 }

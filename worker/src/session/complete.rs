@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     assignment::{Commit, LeaseKey},
+    error::chain,
     harness::result::Verdict,
     master::{Error, FailureClass, Masters, NotUnderstood, Outcome},
     retry::Retry,
@@ -28,9 +29,9 @@ pub(super) async fn push(verdict: Verdict, checkout: &Checkout, push_ref: &str) 
     let head = match checkout.collect().await {
         Ok(head) => head,
         Err(error @ CollectError::Compare(_)) => {
-            return failure(FailureClass::WorkspaceFailed, error);
+            return failure(FailureClass::WorkspaceFailed, &error);
         }
-        Err(error) => return failure(FailureClass::NoValidResult, error),
+        Err(error) => return failure(FailureClass::NoValidResult, &error),
     };
     let is_untouched = head == *checkout.commit();
     match verdict {
@@ -48,7 +49,7 @@ pub(super) async fn push(verdict: Verdict, checkout: &Checkout, push_ref: &str) 
                 verdict,
                 commit: Some(head),
             },
-            Err(error) => failure(FailureClass::WorkspaceFailed, error),
+            Err(error) => failure(FailureClass::WorkspaceFailed, &error),
         },
     }
 }
@@ -62,15 +63,15 @@ async fn push_patiently(
     for _ in 1..PUSH_TRIES {
         match checkout.push(head, push_ref).await {
             Ok(()) => return Ok(()),
-            Err(error) => tracing::warn!(%error, "push failed, trying again"),
+            Err(error) => tracing::warn!(error = chain(&error), "push failed, trying again"),
         }
         sleep(retry.after_failure()).await;
     }
     checkout.push(head, push_ref).await
 }
 
-fn failure(class: FailureClass, error: impl std::error::Error + Send + Sync + 'static) -> Outcome {
-    Outcome::failure(class, format!("{:#}", anyhow::Error::from(error)))
+fn failure(class: FailureClass, error: &dyn std::error::Error) -> Outcome {
+    Outcome::failure(class, chain(error))
 }
 
 /// Tells the master how the session ended, until it answers, the lease is over, or the worker goes.

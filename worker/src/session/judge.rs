@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     assignment::{Assignment, Job},
+    error::chain,
     harness::result::{self, Verdict},
     master::{FailureClass, Outcome},
     process::subreaper::Exit,
@@ -112,8 +113,7 @@ fn judge_exit(exit: Exit, assignment: &Assignment, directory: &SessionDir) -> Ju
             commit: None,
         })),
         Err(error) => {
-            let message = format!("{:#}", anyhow::Error::from(error));
-            let message = with_log(message, &directory.log());
+            let message = with_log(chain(&error), &directory.log());
             Judgement::failure(FailureClass::NoValidResult, message)
         }
     }

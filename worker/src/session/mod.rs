@@ -22,6 +22,7 @@ pub(crate) use control::{Control, Stop};
 
 use crate::{
     assignment::{Assignment, Job},
+    error::chain,
     harness::profile::{Limits, Profile},
     master::{FailureClass, Masters, Outcome, Phase},
     process::clock,
@@ -134,7 +135,10 @@ impl Session {
         let Some(limits) = limits(&self.context, &self.assignment.job) else {
             return End::failure(
                 FailureClass::WorkspaceFailed,
-                format!("no harness profile for {:?}", self.assignment.job),
+                format!(
+                    "this worker has no harness profile for {:?}",
+                    self.assignment.job
+                ),
             );
         };
         let prepared = tokio::select! {
@@ -144,7 +148,7 @@ impl Session {
         };
         let checkout = match prepared {
             Ok(checkout) => checkout,
-            Err(error) => return failed("prepare the workspace", error),
+            Err(error) => return failed("prepare the workspace", &error),
         };
         let ended = match self.run_harness(&checkout, limits).await {
             Ok(ended) => ended,
@@ -176,7 +180,7 @@ impl Session {
             checkout.path(),
             &mut self.orders,
         )
-        .map_err(|error| failed("start the shim", error))?;
+        .map_err(|error| failed("start the shim", &error))?;
         let ended = Run::new(shim, &self.directory, limits, &self.orders)
             .until_ended()
             .await;
@@ -227,10 +231,9 @@ impl Context {
     }
 }
 
-fn failed(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> End {
-    let error = anyhow::Error::from(error);
+fn failed(what: &str, error: &dyn std::error::Error) -> End {
     End::failure(
         FailureClass::WorkspaceFailed,
-        format!("failed to {what}: {error:#}"),
+        format!("failed to {what}: {}", chain(error)),
     )
 }

@@ -95,7 +95,7 @@ pub(crate) fn run(directory: &Path) -> Result<(), Error> {
     })?;
     let mut sidecar = Sidecar::load(&directory)?.ok_or(Error::NoSidecar)?;
 
-    let child = fork_gated(&program(&launch)?).map_err(|error| Error::Start(error.into()))?;
+    let child = fork_gated(&program(&launch)?).map_err(Error::Start)?;
     let harness = child.pid();
     // If anything fails from here to the release, the gate closes and the child ends by itself.
     record(&directory, &mut sidecar, harness.as_raw()).map_err(Error::Record)?;

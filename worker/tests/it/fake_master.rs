@@ -1,0 +1,201 @@
+//! A master that gives out what a test puts in, and keeps what it was told.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use pointsman_proto::v1::{
+    self, CompleteRequest, CompleteResponse, HeartbeatsRequest, HeartbeatsResponse, LeaseRequest,
+    LeaseResponse, RegisterRequest, RegisterResponse, ReleaseRequest, ReleaseResponse,
+    directive::Action,
+    worker_service_server::{WorkerService, WorkerServiceServer},
+};
+use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
+use tokio_stream::{Stream, StreamExt as _, wrappers::TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming, transport::Server};
+
+/// What was said, and what is to be answered.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) registers: Vec<RegisterRequest>,
+    pub(crate) lease_requests: Vec<LeaseRequest>,
+    pub(crate) beats: Vec<HeartbeatsRequest>,
+    pub(crate) completes: Vec<CompleteRequest>,
+    pub(crate) releases: Vec<ReleaseRequest>,
+    /// Leases that wait for somebody.
+    pub(crate) leases: VecDeque<v1::Lease>,
+    /// Answers by request, so that a repeated one gets the same.
+    answered: BTreeMap<String, Vec<v1::Lease>>,
+    /// Errors for the next calls.
+    pub(crate) register_errors: VecDeque<Status>,
+    pub(crate) lease_errors: VecDeque<Status>,
+    pub(crate) complete_errors: VecDeque<Status>,
+    /// Sent with each acknowledgement for as long as beats list the lease.
+    pub(crate) directives: Vec<v1::Directive>,
+    /// Sent with the next acknowledgement, once.
+    pub(crate) once: VecDeque<Action>,
+    pub(crate) is_mute: bool,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Shared {
+    state: Arc<Mutex<State>>,
+    has_lease: Arc<Notify>,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+/// A running master; it ends when dropped.
+pub(crate) struct FakeMaster {
+    pub(crate) url: String,
+    shared: Shared,
+    _server: JoinSet<()>,
+}
+
+impl FakeMaster {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let shared = Shared::default();
+        let service = WorkerServiceServer::new(shared.clone());
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            Server::builder()
+                .add_service(service)
+                .serve_with_incoming(TcpListenerStream::new(listener))
+                .await
+                .unwrap();
+        });
+        Self {
+            url,
+            shared,
+            _server: server,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.lock()
+    }
+
+    pub(crate) fn give(&self, lease: v1::Lease) {
+        self.lock().leases.push_back(lease);
+        self.shared.has_lease.notify_one();
+    }
+}
+
+fn error(errors: &mut VecDeque<Status>) -> Result<(), Status> {
+    errors.pop_front().map_or(Ok(()), Err)
+}
+
+fn seconds(seconds: f64) -> Option<prost_types::Duration> {
+    Duration::from_secs_f64(seconds).try_into().ok()
+}
+
+impl State {
+    fn answer(&mut self, beat: HeartbeatsRequest) -> Option<HeartbeatsResponse> {
+        let acked_sequence = beat.sequence;
+        let lists = |directive: &v1::Directive| {
+            beat.sessions
+                .iter()
+                .any(|session| session.lease == directive.lease)
+        };
+        let mut directives: Vec<_> = self
+            .directives
+            .iter()
+            .filter(|d| lists(d))
+            .cloned()
+            .collect();
+        directives.extend(self.once.drain(..).map(|action| v1::Directive {
+            action: action.into(),
+            ..v1::Directive::default()
+        }));
+        self.beats.push(beat);
+        (!self.is_mute).then_some(HeartbeatsResponse {
+            acked_sequence,
+            directives,
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl WorkerService for Shared {
+    async fn register(
+        &self,
+        request: Request<RegisterRequest>,
+    ) -> Result<Response<RegisterResponse>, Status> {
+        let mut state = self.lock();
+        error(&mut state.register_errors)?;
+        state.registers.push(request.into_inner());
+        Ok(Response::new(RegisterResponse {
+            beat_interval: seconds(0.2),
+            max_lease_wait: seconds(5.0),
+        }))
+    }
+
+    async fn lease(
+        &self,
+        request: Request<LeaseRequest>,
+    ) -> Result<Response<LeaseResponse>, Status> {
+        let request = request.into_inner();
+        {
+            let mut state = self.lock();
+            state.lease_requests.push(request.clone());
+            error(&mut state.lease_errors)?;
+        }
+        loop {
+            {
+                let mut state = self.lock();
+                if let Some(leases) = state.answered.get(&request.request_id) {
+                    let leases = leases.clone();
+                    return Ok(Response::new(LeaseResponse { leases }));
+                }
+                let max = state.leases.len().min(request.max as usize);
+                if max > 0 {
+                    let leases: Vec<_> = state.leases.drain(..max).collect();
+                    state.answered.insert(request.request_id, leases.clone());
+                    return Ok(Response::new(LeaseResponse { leases }));
+                }
+            }
+            self.has_lease.notified().await;
+        }
+    }
+
+    type HeartbeatsStream = Pin<Box<dyn Stream<Item = Result<HeartbeatsResponse, Status>> + Send>>;
+
+    async fn heartbeats(
+        &self,
+        request: Request<Streaming<HeartbeatsRequest>>,
+    ) -> Result<Response<Self::HeartbeatsStream>, Status> {
+        let shared = self.clone();
+        let answers = request.into_inner().filter_map(move |beat| match beat {
+            Ok(beat) => shared.lock().answer(beat).map(Ok),
+            Err(status) => Some(Err(status)),
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn complete(
+        &self,
+        request: Request<CompleteRequest>,
+    ) -> Result<Response<CompleteResponse>, Status> {
+        let mut state = self.lock();
+        error(&mut state.complete_errors)?;
+        state.completes.push(request.into_inner());
+        Ok(Response::new(CompleteResponse::default()))
+    }
+
+    async fn release(
+        &self,
+        request: Request<ReleaseRequest>,
+    ) -> Result<Response<ReleaseResponse>, Status> {
+        self.lock().releases.push(request.into_inner());
+        Ok(Response::new(ReleaseResponse {}))
+    }
+}
