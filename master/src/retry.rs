@@ -13,25 +13,25 @@ use crate::{
 };
 
 /// Between tries of one read: a lost packet costs little, a server that restarts is given seconds.
-pub const READS: Backoff = Backoff {
+pub(crate) const READS: Backoff = Backoff {
     base: Duration::from_millis(200),
     cap: Duration::from_secs(3),
 };
 
 /// No try starts later than this after the first one did, and one wait more. Long enough for a server's
 /// restart; short beside the intervals at which sweeps come back by themselves.
-pub const READS_TOTAL: Duration = Duration::from_secs(15);
+pub(crate) const READS_TOTAL: Duration = Duration::from_secs(15);
 
 /// Whether trying again at once may help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     Again,
     GiveUp,
 }
 
 /// Runs `operation` until it succeeds, `judge` gives its error up, or [`READS_TOTAL`] is over; returns
 /// what the last try returned.
-pub async fn read<T, E, F>(
+pub(crate) async fn read<T, E, F>(
     chance: Arc<dyn Chance>,
     judge: impl Fn(&E) -> Verdict,
     mut operation: impl FnMut() -> F,

@@ -16,9 +16,9 @@ use super::{
 use crate::{service::Service, sweeps::driver::Driver};
 
 /// Serves operators' calls about workers and the master's duties.
-pub struct FleetApi {
-    pub service: Service,
-    pub driver: Arc<Driver>,
+pub(super) struct FleetApi {
+    pub(super) service: Service,
+    pub(super) driver: Arc<Driver>,
 }
 
 #[tonic::async_trait]

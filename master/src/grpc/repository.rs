@@ -27,8 +27,8 @@ const DEFAULT_BASE: &str = "main";
 const DEFAULT_LABEL: &str = "agent";
 
 /// Serves operators' calls about repositories and items.
-pub struct RepositoryApi {
-    pub service: Service,
+pub(super) struct RepositoryApi {
+    pub(super) service: Service,
 }
 
 fn or_default<'a>(text: &'a str, default: &'a str) -> &'a str {

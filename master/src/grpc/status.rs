@@ -98,7 +98,8 @@ fn store_status(error: &store::Error) -> Status {
         store::Error::LostRace(_) | store::Error::Constraint(_) => {
             Status::aborted(format!("{error}: read again"))
         }
-        store::Error::Corrupt { .. }
+        store::Error::Rejected { .. }
+        | store::Error::Corrupt { .. }
         | store::Error::SchemaAhead { .. }
         | store::Error::Migrate(_) => {
             logged(error);

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Longest that a Lease call waits.
-pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(30);
+const MAX_LEASE_WAIT: Duration = Duration::from_secs(30);
 /// Most leases that one call asks for.
 const MAX_LEASES: u32 = 100;
 /// Answers that wait for a stream to read them. A stream that lets them pile up misses acknowledgements,
@@ -34,14 +34,14 @@ const MAX_LEASES: u32 = 100;
 const ANSWERS: usize = 16;
 
 /// Serves workers.
-pub struct WorkerApi {
-    pub service: Service,
-    pub claims: Arc<Claims>,
-    pub beats: Arc<Beats>,
-    pub beat_interval: Duration,
+pub(super) struct WorkerApi {
+    pub(super) service: Service,
+    pub(super) claims: Arc<Claims>,
+    pub(super) beats: Arc<Beats>,
+    pub(super) beat_interval: Duration,
     /// Owns what must go on when a client hangs up.
-    pub tasks: TaskTracker,
-    pub stop: CancellationToken,
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
 }
 
 type Answers = ReceiverStream<Result<HeartbeatsResponse, Status>>;

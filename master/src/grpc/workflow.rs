@@ -31,8 +31,8 @@ const MAX_EVENTS: u32 = 1000;
 const DEFAULT_EVENTS: u32 = 200;
 
 /// Serves operators' calls about workflows.
-pub struct WorkflowApi {
-    pub service: Service,
+pub(super) struct WorkflowApi {
+    pub(super) service: Service,
 }
 
 fn version(expected: u64) -> Option<u64> {
