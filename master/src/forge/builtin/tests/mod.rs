@@ -5,6 +5,7 @@ mod world;
 
 use std::time::Duration;
 
+use super::push::{Expected, Pushed, Update, push};
 use crate::{
     clock::{Stopwatch, SystemStopwatch},
     domain::{
@@ -14,7 +15,7 @@ use crate::{
         workflow::{Identity, Kind, Workflow},
     },
     forge::{
-        Error, Forge, MergeOutcome, MoveOutcome, OpenOutcome, WantedPullRequest,
+        Error, Forge, MergeOutcome, MoveOutcome, OpenOutcome, WantedMerge, WantedPullRequest,
         contract::{self, World, base, item, merge, merged, opened},
     },
     store::model::CheckRun,
@@ -235,23 +236,79 @@ async fn a_branch_that_the_remote_protects_is_waited_for() {
     assert!(matches!(outcome.unwrap(), OpenOutcome::Waiting { .. }));
 }
 
-#[tokio::test]
-async fn a_lost_answer_to_a_merge_is_found_by_the_next_call() {
-    let world = BuiltinWorld::new().await;
-    let wanted = opened(&world).await;
-    let before = base(&world).await;
+/// Merges, but the answer is lost and no row is written. Returns the merge commit.
+async fn merged_without_an_answer(world: &BuiltinWorld, wanted: &WantedMerge) -> CommitId {
     world
         .hook("reference-transaction", DIE_WHEN_COMMITTED)
         .await;
-    let outcome = world.forge.merge(&world.repository, &wanted).await;
+    let outcome = world.forge.merge(&world.repository, wanted).await;
     assert!(
         matches!(outcome, Err(Error::Unavailable { .. })),
         "{outcome:?}"
     );
     world.unhook("reference-transaction");
-    let commit = merged(&world, &wanted).await;
+    base(world).await
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_a_merge_is_found_by_the_next_call() {
+    let world = BuiltinWorld::new().await;
+    let wanted = opened(&world).await;
+    let before = base(&world).await;
+    let commit = merged_without_an_answer(&world, &wanted).await;
     assert_eq!(world.parents(&commit).await, [before, wanted.head.clone()]);
+    assert_eq!(merged(&world, &wanted).await, commit);
     assert_eq!(base(&world).await, commit);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_found_though_all_branches_went_on() {
+    let world = BuiltinWorld::new().await;
+    let wanted = opened(&world).await;
+    let commit = merged_without_an_answer(&world, &wanted).await;
+    let more = world.commit(&[&wanted.head], &[("more", "1")]).await;
+    world.put(HEAD, Some(&more)).await;
+    let later = world.commit(&[&commit], &[("later", "1")]).await;
+    world.put("main", Some(&later)).await;
+    assert_eq!(merged(&world, &wanted).await, commit);
+    assert_eq!(base(&world).await, later);
+}
+
+#[tokio::test]
+async fn what_was_taken_back_before_its_row_was_written_is_not_merged_again() {
+    let world = BuiltinWorld::new().await;
+    let wanted = opened(&world).await;
+    let before = base(&world).await;
+    merged_without_an_answer(&world, &wanted).await;
+    world.put("main", Some(&before)).await;
+    let outcome = merge(&world, &wanted).await;
+    let MergeOutcome::Refused { reason } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(reason.ends_with("not on main any more"), "{reason}");
+    assert_eq!(base(&world).await, before);
+}
+
+#[tokio::test]
+async fn a_push_expects_what_was_seen_and_not_what_is_there() {
+    let world = BuiltinWorld::new().await;
+    let seen = base(&world).await;
+    let ours = world.commit(&[&seen], &[("a", "1")]).await;
+    let theirs = world.commit(&[&seen], &[("a", "2")]).await;
+    let mirrors = &world.forge.mirrors;
+    let mirror = mirrors.take(&world.repository, "test").await.unwrap();
+    mirror.look().await.unwrap();
+    world.put("main", Some(&theirs)).await;
+    for expected in [Expected::At(seen), Expected::Absent] {
+        let update = Update {
+            reference: "refs/heads/main".to_owned(),
+            expected,
+            to: ours.clone(),
+        };
+        let outcome = push(&mirror, &[update]).await.unwrap();
+        assert!(matches!(outcome, Pushed::Rejected { .. }), "{outcome:?}");
+        assert_eq!(base(&world).await, theirs);
+    }
 }
 
 #[tokio::test]
