@@ -152,7 +152,7 @@ fn innermost(error: &dyn StdError) -> String {
 pub(crate) fn first_paragraph(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let paragraph = text.split("\n\n").next().unwrap_or(text);
-    format!("{}; `--help` says what is", one_line(paragraph))
+    format!("{}; `--help` says what is taken", one_line(paragraph))
 }
 
 /// Line ends and other control characters become spaces.

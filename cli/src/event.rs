@@ -46,7 +46,11 @@ impl List {
         let events = list(&mut client, workflow_id, self.after, self.limit).await?;
         match target.output {
             Format::Json => output::json(&Listed { events }),
-            Format::Table => output::text(&table(&events).render()),
+            Format::Table if self.workflow.is_some() => output::text(&table(&events).render()),
+            Format::Table => {
+                let name = |event: &Event| cell(event.workflow_id.as_ref());
+                output::text(&table_of_many(&events, name).render())
+            }
         }
     }
 }
@@ -67,19 +71,84 @@ pub(crate) async fn list(
     Ok(answer.events.into_iter().map(Event::from).collect())
 }
 
-/// Events for people.
+const HEADINGS: [&str; 6] = ["SEQ", "AT", "EVENT", "STATE", "ACTOR", "REASON"];
+
+/// Events of one workflow, for people.
 pub(crate) fn table(events: &[Event]) -> Table {
-    let mut table = Table::new(["SEQUENCE", "AT", "EVENT", "FROM", "TO", "ACTOR", "REASON"]);
+    let mut table = Table::new(HEADINGS);
     for event in events {
-        table.row([
-            event.sequence.to_string(),
-            cell_instant(event.occurred_at.as_deref()),
-            event.kind.clone(),
-            cell(event.from_state.as_ref()),
-            cell(event.to_state.as_ref()),
-            event.actor.clone(),
-            cell(event.reason.as_ref()),
-        ]);
+        table.row(cells(event));
     }
     table
+}
+
+/// Events of several workflows, each with the name of its own.
+pub(crate) fn table_of_many(events: &[Event], name: impl Fn(&Event) -> String) -> Table {
+    let mut table = Table::new(HEADINGS.into_iter().chain(["WORKFLOW"]));
+    for event in events {
+        table.row(cells(event).into_iter().chain([name(event)]));
+    }
+    table
+}
+
+fn cells(event: &Event) -> [String; 6] {
+    [
+        event.sequence.to_string(),
+        cell_instant(event.occurred_at.as_deref()),
+        event.kind.clone(),
+        movement(event),
+        actor(&event.actor),
+        cell(event.reason.as_ref()),
+    ]
+}
+
+/// Both states where the event moved the workflow, and else the one.
+fn movement(event: &Event) -> String {
+    let to = cell(event.to_state.as_ref());
+    if event.from_state == event.to_state {
+        return to;
+    }
+    format!("{} -> {to}", cell(event.from_state.as_ref()))
+}
+
+/// A worker's id by its start, which is enough to tell a fleet's workers apart.
+fn actor(actor: &str) -> String {
+    const DIGITS: usize = 8;
+    match actor.split_once(':') {
+        Some(("worker", id)) => format!("worker:{}", id.get(..DIGITS).unwrap_or(id)),
+        Some(_) | None => actor.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pointsman_proto::v1::{self, WorkflowState};
+
+    use super::*;
+
+    #[test]
+    fn both_states_are_shown_where_it_moved() {
+        let event = |from: WorkflowState, to: WorkflowState| {
+            Event::from(v1::Event {
+                from_state: from.into(),
+                to_state: to.into(),
+                ..v1::Event::default()
+            })
+        };
+        let moved = event(WorkflowState::Merging, WorkflowState::Merged);
+        assert_eq!(movement(&moved), "MERGING -> MERGED");
+        let stayed = event(WorkflowState::Merging, WorkflowState::Merging);
+        assert_eq!(movement(&stayed), "MERGING");
+    }
+
+    #[test]
+    fn actors_are_short() {
+        assert_eq!(
+            actor("worker:14101904-2647-487c-b4e3-6c535c83f7d5"),
+            "worker:14101904"
+        );
+        for whole in ["worker:x", "sweep:effector", "operator:anna", "forge"] {
+            assert_eq!(actor(whole), whole);
+        }
+    }
 }

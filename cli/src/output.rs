@@ -12,6 +12,9 @@ use serde::Serialize;
 
 use crate::error::Error;
 
+/// Most characters of one cell. A plan or a review may be long; JSON has the whole of it.
+const CELL_MAX: usize = 120;
+
 /// For whom a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -27,7 +30,7 @@ pub(crate) struct Table(comfy_table::Table);
 
 impl Table {
     /// A table without rows.
-    pub(crate) fn new<const N: usize>(headings: [&str; N]) -> Self {
+    pub(crate) fn new<'a>(headings: impl IntoIterator<Item = &'a str>) -> Self {
         let mut table = comfy_table::Table::new();
         if io::stdout().is_terminal() {
             table.load_style(presets::UTF8_FULL_CONDENSED);
@@ -35,19 +38,37 @@ impl Table {
         } else {
             table.load_style(presets::NOTHING);
         }
-        table.set_header(headings);
+        table.set_header(headings.into_iter().collect::<Vec<_>>());
         Self(table)
     }
 
     /// Adds a row of as many cells as there are headings.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.0.add_row(cells.iter().map(|cell| printable(cell)));
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells = cells.into_iter().map(|cell| shortened(&printable(&cell)));
+        self.0.add_row(cells.collect::<Vec<_>>());
     }
 
     /// The table as text, with a line end.
     pub(crate) fn render(&self) -> String {
-        let lines: Vec<String> = self.0.lines().map(|l| l.trim_end().to_owned()).collect();
+        let lines: Vec<String> = self
+            .0
+            .lines()
+            .map(|line| {
+                line.strip_prefix(' ')
+                    .unwrap_or(&line)
+                    .trim_end()
+                    .to_owned()
+            })
+            .collect();
         format!("{}\n", lines.join("\n"))
+    }
+}
+
+/// The start of a text that is too long for a cell.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(CELL_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -103,6 +124,13 @@ mod tests {
             .map(|l| l.split_whitespace().collect())
             .collect();
         assert_eq!(lines, [["NAME", "BASE"], ["demo", "main"]]);
+    }
+
+    #[test]
+    fn a_cell_is_cut_at_its_edge() {
+        let whole = "é".repeat(CELL_MAX);
+        assert_eq!(shortened(&whole), whole);
+        assert_eq!(shortened(&format!("{whole}é")), format!("{whole}…"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use pointsman_proto::v1::{
     UnstickWorkflowRequest, WorkflowKind, WorkflowState,
 };
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     args::Target,
@@ -240,7 +241,7 @@ impl Shown {
                 text = format!("{text}; {name} {}", cell_instant(instant.as_deref()));
             }
         }
-        Some(("waits for", text))
+        Some(("waits", text))
     }
 
     fn counters(&self) -> Option<String> {
@@ -259,18 +260,9 @@ impl Shown {
 }
 
 fn attempt_table(attempts: &[Attempt]) -> Table {
-    let headings = [
-        "ROLE",
-        "TIER",
-        "STATUS",
-        "OUTCOME",
-        "PICKUPS",
-        "FENCE",
-        "COMMIT",
-        "CREATED AT",
-        "ENDED AT",
-    ];
-    let mut table = Table::new(headings);
+    let mut table = Table::new([
+        "ROLE", "TIER", "STATUS", "OUTCOME", "PICKUPS", "FENCE", "COMMIT", "ENDED AT", "DETAIL",
+    ]);
     for attempt in attempts {
         table.row([
             cell(attempt.role.as_ref()),
@@ -280,11 +272,17 @@ fn attempt_table(attempts: &[Attempt]) -> Table {
             attempt.pickup_count.to_string(),
             attempt.lock_fence.to_string(),
             cell_commit(attempt.commit.as_deref()),
-            cell_instant(attempt.created_at.as_deref()),
             cell_instant(attempt.ended_at.as_deref()),
+            cell(attempt.outcome_detail.as_ref().and_then(words)),
         ]);
     }
     table
+}
+
+/// What an outcome says in words, of a verdict as of an infrastructure error.
+fn words(detail: &Value) -> Option<&str> {
+    const KEYS: [&str; 5] = ["message", "reason", "notes", "summary", "plan"];
+    KEYS.iter().find_map(|key| detail.get(key)?.as_str())
 }
 
 #[derive(Debug, Serialize)]
@@ -401,7 +399,7 @@ mod tests {
                 ..v1::Workflow::default()
             }),
             waiting: Some(v1::Waiting {
-                text: "the label `agent`".to_owned(),
+                text: "for the label `agent`".to_owned(),
                 since: Some(prost_types::Timestamp {
                     seconds: 0,
                     nanos: 0,
@@ -414,7 +412,7 @@ mod tests {
         assert!(text.contains("title        a title\n"), "{text}");
         assert!(text.contains("by label; it goes on in REVIEWING"), "{text}");
         assert!(
-            text.contains("the label `agent`; since 1970-01-01T00:00:00Z\n"),
+            text.contains("waits        for the label `agent`; since 1970-01-01T00:00:00Z\n"),
             "{text}"
         );
     }

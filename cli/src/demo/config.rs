@@ -21,8 +21,12 @@ pub(super) const WORKERS: [(&str, &[&str]); 2] = [
 /// A master on SQLite and on a port that is free.
 pub(super) fn master(state: &Path) -> String {
     format!(
-        "listen = \"127.0.0.1:0\"\nstate_dir = {}\n",
-        quoted(&state.to_string_lossy())
+        "\
+listen = \"127.0.0.1:0\"
+state_dir = {state}
+shutdown_grace = \"3s\"
+",
+        state = quoted(&state.to_string_lossy()),
     )
 }
 

@@ -28,7 +28,8 @@ use super::{Lifetime, config};
 /// How often a condition is looked at: much shorter than anything that a person notices.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between SIGTERM and SIGKILL. A worker's drain is 2 s in the demo, and a kill within takes a moment.
+/// Between SIGTERM and SIGKILL. Longer than the graces in the configurations, so that each process can
+/// end in its own order.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// How much of the end of each log a failed demo shows.
@@ -128,7 +129,7 @@ impl Fleet {
                 .try_wait()
                 .context("look after the processes")?
             {
-                bail!("the {} ended by itself ({status})", process.name);
+                bail!("{} ended by itself ({status})", process.name);
             }
         }
         Ok(())

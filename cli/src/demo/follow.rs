@@ -30,6 +30,12 @@ pub(super) struct Story {
 }
 
 impl Story {
+    /// The item that an event is about, for people.
+    pub(super) fn name_of(&self, event: &Event) -> String {
+        let id = event.workflow_id.as_ref();
+        cell(self.workflows.iter().find(|w| Some(&w.id) == id).map(name))
+    }
+
     /// Kinds of the pull request's events, in order.
     pub(super) fn pull_request_events(&self) -> impl Iterator<Item = &str> {
         let id = Some(&self.pull_request);

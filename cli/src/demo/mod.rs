@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use pointsman_proto::v1::{AddRepositoryRequest, SubmitIssueRequest};
 use tokio::{
@@ -37,6 +37,7 @@ use crate::{
     client::{self, Client},
     error::Error,
     event, output,
+    view::Event,
 };
 use fleet::{Fleet, LOOK_INTERVAL};
 use follow::Story;
@@ -80,9 +81,9 @@ impl Demo {
         let progress = Progress::start();
         let ended = tokio::select! {
             ended = timeout(DEADLINE, play(&directory, &mut fleet, &progress)) => {
-                ended.unwrap_or_else(|_| Err(out_of_time()))
+                ended.unwrap_or_else(|_| Err(out_of_time())).map_err(Failure::Demo)
             }
-            interrupted = interruption() => Err(interrupted),
+            how = interruption() => Err(Failure::Interrupted(how)),
         };
         match ended {
             Ok(address) if lifetime == Lifetime::Kept => {
@@ -93,13 +94,26 @@ impl Demo {
                 fleet.stop().await;
                 remove(&directory)
             }
-            Err(error) => {
+            Err(Failure::Demo(error)) => {
                 let error = explain(&error, &fleet, &progress, &directory);
                 fleet.stop().await;
                 Err(error)
             }
+            Err(Failure::Interrupted(how)) => {
+                fleet.stop().await;
+                remove(&directory)?;
+                Err(anyhow!("{how}; awaited: {}", progress.awaited()).into())
+            }
         }
     }
+}
+
+/// Why a demo did not come to its end.
+enum Failure {
+    /// Something in it went wrong: what there is of it is kept, to be looked at.
+    Demo(Error),
+    /// Somebody does not want it any more, and none of its files either.
+    Interrupted(String),
 }
 
 /// The demo from its first commit to its last check. Returns the master's address.
@@ -164,25 +178,33 @@ async fn open_issue(client: &mut Client, bare: &Path) -> Result<(), Error> {
 }
 
 fn timeline(story: &Story) -> String {
-    format!("\n{}\n", event::table(&story.events).render())
+    let name = |event: &Event| story.name_of(event);
+    format!("\n{}\n", event::table_of_many(&story.events, name).render())
 }
 
 /// A new or empty directory, by its absolute path: the processes run elsewhere.
-fn work_directory(wanted: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+fn work_directory(wanted: Option<PathBuf>) -> Result<PathBuf, Error> {
     let Some(wanted) = wanted else {
-        let builder = tempfile::Builder::new().prefix("pointsman-demo-").tempdir();
-        return Ok(builder.context("make a temporary directory")?.keep());
+        let directory = tempfile::Builder::new().prefix("pointsman-demo-").tempdir();
+        return Ok(directory.context("make a temporary directory")?.keep());
     };
-    let path = std::path::absolute(&wanted).context("--directory")?;
-    fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
-    let mut entries = fs::read_dir(&path).with_context(|| format!("read {}", path.display()))?;
-    if entries.next().is_some() {
-        bail!(
-            "{} is not empty; name a directory that is, or is not there",
+    let open = || -> io::Result<(PathBuf, bool)> {
+        let path = std::path::absolute(&wanted)?;
+        fs::create_dir_all(&path)?;
+        let is_empty = fs::read_dir(&path)?.next().is_none();
+        Ok((path, is_empty))
+    };
+    match open() {
+        Ok((path, true)) => Ok(path),
+        Ok((path, false)) => Err(Error::Usage(format!(
+            "--directory {} is not empty; name one that is, or is not there",
             path.display()
-        );
+        ))),
+        Err(error) => Err(Error::Usage(format!(
+            "--directory {}: {error}",
+            wanted.display()
+        ))),
     }
-    Ok(path)
 }
 
 fn remove(directory: &Path) -> Result<(), Error> {
@@ -191,8 +213,8 @@ fn remove(directory: &Path) -> Result<(), Error> {
         .map_err(Error::from)
 }
 
-/// Waits for the wish to stop: Ctrl-C, or a polite kill.
-async fn interruption() -> Error {
+/// Waits for the wish to stop, Ctrl-C or a polite kill, and says which it was.
+async fn interruption() -> String {
     let wait = async || -> io::Result<&'static str> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -204,10 +226,8 @@ async fn interruption() -> Error {
         })
     };
     match wait().await {
-        Ok(how) => anyhow!(how).into(),
-        Err(error) => anyhow::Error::new(error)
-            .context("listen to signals")
-            .into(),
+        Ok(how) => how.to_owned(),
+        Err(error) => format!("signals can't be listened to: {error}"),
     }
 }
 
@@ -259,6 +279,6 @@ mod tests {
         let new = directory.path().join("new");
         assert_eq!(work_directory(Some(new.clone())).unwrap(), new);
         let refusal = work_directory(Some(directory.path().to_owned())).unwrap_err();
-        assert!(refusal.to_string().contains("is not empty"), "{refusal}");
+        assert!(refusal.message().contains("is not empty"), "{refusal:?}");
     }
 }
