@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     harness::profile::Limits,
-    lease::Tenure,
+    lease::BootTime,
     master::Phase,
     process::{
         host::Place,
@@ -53,7 +53,7 @@ pub(super) struct Ended {
     pub(super) why: Why,
     /// What the shim wrote down; `None` where it could not.
     pub(super) record: Option<ExitRecord>,
-    /// Whether a harness was ever let go.
+    /// Whether a harness was ever recorded, and so may have run.
     pub(super) has_started: bool,
     /// Set where something may still run.
     pub(super) unconfirmed: bool,
@@ -98,14 +98,15 @@ impl<'a> Run<'a> {
     /// Returns when the session's processes have ended, as far as that can be had.
     pub(super) async fn until_ended(mut self) -> Ended {
         let why = self.watch().await;
-        let is_confirmed = match why {
-            Why::Ended => true,
-            Why::Stuck => false,
-            Why::TimedOut(_) | Why::Silent(_) | Why::Stopped(_) => self.kill().await,
-        };
         if !self.has_started {
             self.note_start();
         }
+        let is_confirmed = match why {
+            Why::Ended if self.record().is_some() => true,
+            Why::Stuck => false,
+            // A shim that left no record may have left its harness too.
+            Why::Ended | Why::TimedOut(_) | Why::Silent(_) | Why::Stopped(_) => self.kill().await,
+        };
         self.look();
         Ended {
             why,
@@ -141,19 +142,19 @@ impl<'a> Run<'a> {
                         return why;
                     }
                 }
-                tenure = renewals.renewed() => self.prolong(tenure),
+                tenure = renewals.renewed() => self.set_deadline(tenure.stop_at()),
             }
         }
     }
 
-    /// Tells the shim how long the harness may run. Where that fails it stops earlier, not later.
-    fn prolong(&self, tenure: Tenure) {
-        if let Err(error) = self.directory.write_deadline(tenure.stop_at()) {
+    /// Tells the shim how long the harness may run. Where that fails the last deadline holds.
+    fn set_deadline(&self, stop_at: BootTime) {
+        if let Err(error) = self.directory.write_deadline(stop_at) {
             tracing::warn!(%error, "failed to write the deadline");
         }
     }
 
-    /// The shim has closed its pipe: either the harness was let go, or it never will be.
+    /// The shim has closed its pipe: either the harness is recorded, or it never will be.
     fn note_start(&mut self) {
         match Sidecar::load(self.directory) {
             Ok(Some(sidecar)) => {
@@ -203,7 +204,11 @@ impl<'a> Run<'a> {
         let reaped = timeout(REAP_PATIENCE, self.shim.child.wait()).await;
         match killed {
             Killed::Confirmed | Killed::AlreadyGone => reaped.is_ok(),
-            Killed::Unconfirmed(_) => false,
+            Killed::Unconfirmed(_) => {
+                // A shim that can't be signalled still reads its deadline.
+                self.set_deadline(BootTime::new(Duration::ZERO));
+                false
+            }
         }
     }
 

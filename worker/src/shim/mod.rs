@@ -79,7 +79,7 @@ pub(crate) enum Error {
 /// Runs the session in `directory` to its end.
 ///
 /// Expects the locked lock file as standard input, a pipe that the agent reads as standard output,
-/// which is closed when the harness is started, and the session's log as standard error.
+/// which is closed when the harness is recorded, and the session's log as standard error.
 pub(crate) fn run(directory: &Path) -> Result<(), Error> {
     let directory = SessionDir::new(directory);
     subreaper::become_subreaper().map_err(|error| Error::SetUp(error.into()))?;
@@ -99,10 +99,11 @@ pub(crate) fn run(directory: &Path) -> Result<(), Error> {
     let harness = child.pid();
     // If anything fails from here to the release, the gate closes and the child ends by itself.
     record(&directory, &mut sidecar, harness.as_raw()).map_err(Error::Record)?;
+    // Tells the agent that the record is there.
+    subreaper::close_stdout().map_err(Error::SetUp)?;
     child
         .release()
         .map_err(|error| Error::Start(error.into()))?;
-    subreaper::close_stdout().map_err(Error::SetUp)?;
 
     let grace = Duration::from_millis(launch.grace_ms);
     Supervisor::new(&directory, signals, harness, grace, deadline).run()

@@ -62,15 +62,26 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Returns when no child is left.
+    /// Returns when no child is left. Where watching fails the harness is killed rather than left
+    /// alone; what it started is then the agent's to find.
     pub(super) fn run(mut self) -> Result<(), Error> {
-        while self.reap().map_err(Error::Supervise)? {
-            self.step().map_err(Error::Supervise)?;
+        let watched = self.watch();
+        if watched.is_err() && self.recorded.is_none() {
+            subreaper::signal_group(self.harness, Signal::SIGKILL)
+                .map_err(|error| Error::Supervise(error.into()))?;
         }
+        watched.map_err(Error::Supervise)?;
         match self.recorded {
             Some(Err(error)) => Err(Error::ExitRecord(error)),
             Some(Ok(())) | None => Ok(()),
         }
+    }
+
+    fn watch(&mut self) -> io::Result<()> {
+        while self.reap()? {
+            self.step()?;
+        }
+        Ok(())
     }
 
     /// Reaps all that have ended, and returns whether children are left.

@@ -1,7 +1,7 @@
 //! A bare copy of a repository, never writable by a harness.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
@@ -48,6 +48,7 @@ impl Mirror {
     pub(super) async fn fetch(&self, commit: &Commit) -> Result<(), Error> {
         let _lock = self.lock().await?;
         self.make().await?;
+        remove_stale_locks(self.git.directory()).map_err(Error::Lock)?;
         self.git
             .run([
                 "fetch",
@@ -153,4 +154,34 @@ impl Mirror {
         .unwrap_or_else(|error| Err(io::Error::other(error)))
         .map_err(Error::Lock)
     }
+}
+
+/// Removes git's own lock files, which a killed fetch leaves behind and which would fail every later
+/// one. Whoever holds the mirror's lock is the only one to change its refs.
+fn remove_stale_locks(mirror: &Path) -> io::Result<()> {
+    let mut directories = vec![mirror.join("refs")];
+    remove_locks_in(mirror)?;
+    while let Some(directory) = directories.pop() {
+        directories.extend(remove_locks_in(&directory)?);
+    }
+    Ok(())
+}
+
+/// Removes the lock files of one directory and returns the directories in it.
+fn remove_locks_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut directories = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            directories.push(path);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "lock")
+        {
+            tracing::warn!(path = %path.display(), "remove a lock that a killed git left");
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(directories)
 }

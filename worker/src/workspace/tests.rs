@@ -2,10 +2,11 @@ use std::fs;
 
 use pointsman_git::Git;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use super::*;
 use crate::{
-    assignment::{Job, Role},
+    assignment::{Job, LeaseKey, Role},
     testing,
 };
 
@@ -211,4 +212,36 @@ async fn a_repository_id_can_not_leave_the_directory_of_mirrors() {
             .unwrap_err();
         assert!(matches!(error, Error::RepositoryId(_)), "{id}: {error}");
     }
+}
+
+#[tokio::test]
+async fn locks_that_a_killed_git_left_do_not_stop_the_next_fetch() {
+    let mut world = World::new().await;
+    world.prepare().await;
+    let mirror = world.directory.path().join("mirrors/repo-1.git");
+    for lock in ["packed-refs.lock", "HEAD.lock", "refs/heads/main.lock"] {
+        fs::write(mirror.join(lock), "").unwrap();
+    }
+    let tip = commit(&world.upstream(), "second").await;
+    world.assignment.checkout_commit = tip.clone();
+    world.assignment.key = LeaseKey::new(Uuid::from_u128(2), 1, &"cd".repeat(16)).unwrap();
+    let checkout = world.prepare().await;
+    let base = Git::new(checkout.path())
+        .text(["rev-parse", "origin/main"])
+        .await;
+    assert_eq!(base.unwrap(), tip.as_str());
+}
+
+#[tokio::test]
+async fn leases_of_one_repository_are_prepared_side_by_side() {
+    let world = World::new().await;
+    let mut other = world.assignment.clone();
+    other.key = LeaseKey::new(Uuid::from_u128(2), 1, &"cd".repeat(16)).unwrap();
+    let (one, two) = tokio::join!(
+        world.workspaces.prepare(&world.assignment),
+        world.workspaces.prepare(&other)
+    );
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let made = commit(&Git::new(one.path()), "in one").await;
+    assert_ne!(head(&Git::new(two.path())).await, made);
 }

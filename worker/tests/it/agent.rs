@@ -227,10 +227,8 @@ async fn beats_name_the_harness_and_then_forget_it() {
     let pid = world.harness().await;
     let beat = world
         .when("a beat with the harness's pid", |state| {
-            let sessions = state.beats.iter().flat_map(|beat| beat.sessions.clone());
-            sessions
-                .filter(|s| s.subprocess_pid != 0 && s.log_bytes > 0)
-                .next_back()
+            let mut sessions = state.beats.iter().flat_map(|beat| beat.sessions.clone());
+            sessions.rfind(|s| s.subprocess_pid != 0 && s.log_bytes > 0)
         })
         .await;
     assert_eq!(beat.lease, Some(key()));
@@ -454,6 +452,46 @@ async fn a_cancelled_session_is_stopped_and_says_nothing() {
         {
             let state = world.master.lock();
             assert!(state.completes.is_empty() && state.releases.is_empty());
+        }
+        world.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_shim_that_is_killed_takes_its_harness_with_it() {
+    let mut world = World::new(RUNS_ON).await;
+    world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    let harness = world.harness().await;
+    let shim = stat(harness).unwrap().1;
+    signal(shim, Signal::SIGKILL);
+    let (class, message) = world.failure().await;
+    assert_eq!(class, Class::Crashed);
+    assert!(message.contains("unknown status"), "{message}");
+    assert!(is_dead(harness));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_resolver_need_not_commit_and_may() {
+    let resolved = result!(r#"{"verdict": "resolved"}"#);
+    let commits =
+        format!("git merge -q origin/main && git commit -q --allow-empty -m m; {resolved}");
+    for (script, has_commit) in [(resolved, false), (commits.as_str(), true)] {
+        let mut world = World::new(script).await;
+        world.start();
+        let lease = world.lease(v1::Role::ConflictResolver).await;
+        world.master.give(lease.clone());
+        let Outcome::Verdict(v1::Verdict {
+            verdict: Some(Verdict::Resolved(resolved)),
+        }) = world.outcome().await
+        else {
+            panic!("not resolved: {script}");
+        };
+        assert_eq!(!resolved.commit.is_empty(), has_commit);
+        if has_commit {
+            let pushed = world.git(&["rev-parse", &lease.push_ref]).await;
+            assert_eq!(pushed, resolved.commit);
         }
         world.finish().await;
     }
