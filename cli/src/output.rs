@@ -7,7 +7,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -26,7 +26,11 @@ pub(crate) enum Format {
 
 /// Rows under headings.
 #[derive(Debug)]
-pub(crate) struct Table(comfy_table::Table);
+pub(crate) struct Table {
+    table: comfy_table::Table,
+    /// Width of the longest word of each column: lines are broken between words alone.
+    longest_words: Vec<usize>,
+}
 
 impl Table {
     /// A table without rows.
@@ -38,20 +42,37 @@ impl Table {
         } else {
             table.load_style(presets::NOTHING);
         }
-        table.set_header(headings.into_iter().collect::<Vec<_>>());
-        Self(table)
+        let headings: Vec<&str> = headings.into_iter().collect();
+        let longest_words = headings
+            .iter()
+            .map(|heading| longest_word(heading))
+            .collect();
+        table.set_header(headings);
+        Self {
+            table,
+            longest_words,
+        }
     }
 
     /// Adds a row of as many cells as there are headings.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells = cells.into_iter().map(|cell| shortened(&printable(&cell)));
-        self.0.add_row(cells.collect::<Vec<_>>());
+        let cells: Vec<String> = cells.collect();
+        for (longest, cell) in self.longest_words.iter_mut().zip(&cells) {
+            *longest = longest_word(cell).max(*longest);
+        }
+        self.table.add_row(cells);
     }
 
     /// The table as text, with a line end.
-    pub(crate) fn render(&self) -> String {
+    pub(crate) fn render(mut self) -> String {
+        for (column, longest) in self.table.column_iter_mut().zip(self.longest_words) {
+            let width = u16::try_from(longest).unwrap_or(u16::MAX);
+            let width = width.saturating_add(column.padding_width());
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+        }
         let lines: Vec<String> = self
-            .0
+            .table
             .lines()
             .map(|line| {
                 line.strip_prefix(' ')
@@ -62,6 +83,11 @@ impl Table {
             .collect();
         format!("{}\n", lines.join("\n"))
     }
+}
+
+fn longest_word(text: &str) -> usize {
+    let words = text.split(' ').map(|word| word.chars().count());
+    words.max().unwrap_or_default()
 }
 
 /// The start of a text that is too long for a cell.
@@ -124,6 +150,24 @@ mod tests {
             .map(|l| l.split_whitespace().collect())
             .collect();
         assert_eq!(lines, [["NAME", "BASE"], ["demo", "main"]]);
+    }
+
+    #[test]
+    fn a_narrow_table_is_broken_between_words_alone() {
+        let mut table = Table::new(["EVENT", "REASON"]);
+        table
+            .table
+            .set_content_arrangement(ContentArrangement::Dynamic);
+        table.table.set_width(30);
+        let reason = "the label was taken away by somebody";
+        table.row(["analysis_change_present".to_owned(), reason.to_owned()]);
+        let text = table.render();
+        for word in reason.split(' ').chain(["analysis_change_present"]) {
+            assert!(
+                text.split_whitespace().any(|w| w == word),
+                "{word} in {text}"
+            );
+        }
     }
 
     #[test]
