@@ -161,9 +161,19 @@ impl Config {
         let ranges = [
             ("beat_interval", self.beat_interval, ms(100), s(60)),
             ("flush_interval", self.flush_interval, ms(10), s(10)),
-            ("scheduler_interval", self.scheduler_interval, ms(100), s(3600)),
+            (
+                "scheduler_interval",
+                self.scheduler_interval,
+                ms(100),
+                s(3600),
+            ),
             ("reaper_interval", self.reaper_interval, ms(100), s(3600)),
-            ("reconciler_interval", self.reconciler_interval, ms(100), s(86_400)),
+            (
+                "reconciler_interval",
+                self.reconciler_interval,
+                ms(100),
+                s(86_400),
+            ),
             ("due_interval", self.due_interval, ms(100), s(3600)),
             ("shutdown_grace", self.shutdown_grace, s(0), s(600)),
         ];
@@ -239,10 +249,7 @@ mod tests {
 
     #[test]
     fn nothing_said_is_the_default() {
-        assert_eq!(
-            load("", &[], Args::default()).unwrap(),
-            Config::default()
-        );
+        assert_eq!(load("", &[], Args::default()).unwrap(), Config::default());
     }
 
     #[test]
@@ -273,9 +280,18 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         refused("beat_intervall = \"1s\"", &["beat_intervall"]);
-        refused("beat_interval = \"1ms\"", &["beat_interval is 1ms", "100ms to 1m"]);
-        refused("ci_flake_retries = 11", &["ci_flake_retries is 11", "0 to 10"]);
-        refused("listen = \"0.0.0.0:7433\"", &["listen is 0.0.0.0:7433", "loopback"]);
+        refused(
+            "beat_interval = \"1ms\"",
+            &["beat_interval is 1ms", "100ms to 1m"],
+        );
+        refused(
+            "ci_flake_retries = 11",
+            &["ci_flake_retries is 11", "0 to 10"],
+        );
+        refused(
+            "listen = \"0.0.0.0:7433\"",
+            &["listen is 0.0.0.0:7433", "loopback"],
+        );
         refused("log = \"a=b=c\"", &["log is a=b=c"]);
     }
 

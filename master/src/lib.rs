@@ -5,18 +5,18 @@
 //! out leases and writes beats; `sweeps` feed the state machine; `grpc` is the wire. `app` puts them
 //! together, and `lifecycle` runs them.
 
-pub mod domain;
-pub mod store;
-pub mod forge;
-pub mod service;
-pub mod dispatch;
-pub mod sweeps;
-pub mod grpc;
 pub mod app;
 pub mod clock;
 pub mod config;
+pub mod dispatch;
+pub mod domain;
+pub mod forge;
+pub mod grpc;
 pub mod lifecycle;
 mod retry;
+pub mod service;
+pub mod store;
+pub mod sweeps;
 mod telemetry;
 
 pub use config::Args;

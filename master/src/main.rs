@@ -5,7 +5,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 #[derive(Debug, Parser)]
-#[command(name = "pointsman-master", version, about = "Leases the work of labelled issues to workers")]
+#[command(
+    name = "pointsman-master",
+    version,
+    about = "Leases the work of labelled issues to workers"
+)]
 struct Cli {
     #[command(flatten)]
     args: pointsman_master::Args,

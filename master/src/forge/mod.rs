@@ -129,8 +129,6 @@ pub struct WantedPullRequest {
 /// A pull request that is to be merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedMerge {
-    /// Names the proof of the merge.
-    pub workflow: WorkflowId,
     pub number: u64,
     pub head_ref: String,
     pub base_ref: String,

@@ -300,7 +300,9 @@ pub(super) fn domain_policy(wire: v1::Policy) -> Result<Policy, FieldError> {
         head_moves: wire.head_moves.unwrap_or(d.head_moves),
         effect_tries: wire.effect_tries.unwrap_or(d.effect_tries),
         max_pickups: wire.max_pickups.unwrap_or(d.max_pickups),
-        ci_flake_hard_ceiling: wire.ci_flake_hard_ceiling.unwrap_or(d.ci_flake_hard_ceiling),
+        ci_flake_hard_ceiling: wire
+            .ci_flake_hard_ceiling
+            .unwrap_or(d.ci_flake_hard_ceiling),
         ci_optional: wire.ci_optional.unwrap_or(d.ci_optional),
         flaky_checks: wire.flaky_checks,
         ci_poll_deadline_seconds: wire

@@ -52,7 +52,10 @@ impl From<FieldError> for Status {
 /// A text that must be there, of at most `max` bytes.
 pub(super) fn required<'a>(field: &str, text: &'a str, max: usize) -> Result<&'a str, FieldError> {
     if text.trim().is_empty() {
-        return Err(FieldError::new(field, format!("is empty; 1 to {max} bytes are expected")));
+        return Err(FieldError::new(
+            field,
+            format!("is empty; 1 to {max} bytes are expected"),
+        ));
     }
     optional(field, text, max)
 }
@@ -67,7 +70,10 @@ pub(super) fn optional<'a>(field: &str, text: &'a str, max: usize) -> Result<&'a
         ));
     }
     if text.contains('\0') {
-        return Err(FieldError::new(field, "holds a NUL byte; text without one is expected"));
+        return Err(FieldError::new(
+            field,
+            "holds a NUL byte; text without one is expected",
+        ));
     }
     Ok(text)
 }
@@ -76,7 +82,10 @@ pub(super) fn optional<'a>(field: &str, text: &'a str, max: usize) -> Result<&'a
 pub(super) fn line<'a>(field: &str, text: &'a str, max: usize) -> Result<&'a str, FieldError> {
     let text = required(field, text, max)?;
     if text.chars().any(char::is_control) {
-        return Err(FieldError::new(field, "holds a control character; one line is expected"));
+        return Err(FieldError::new(
+            field,
+            "holds a control character; one line is expected",
+        ));
     }
     Ok(text)
 }
@@ -84,8 +93,7 @@ pub(super) fn line<'a>(field: &str, text: &'a str, max: usize) -> Result<&'a str
 /// A name of a repository.
 pub(super) fn repository_name<'a>(field: &str, name: &'a str) -> Result<&'a str, FieldError> {
     let name = required(field, name, MAX_NAME)?;
-    let is_allowed =
-        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);
     let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
     if !starts_well || !name.chars().all(is_allowed) {
         return Err(FieldError::new(
@@ -107,7 +115,10 @@ pub(super) fn branch<'a>(field: &str, name: &'a str) -> Result<&'a str, FieldErr
         || name.contains("@{")
         || name.contains([' ', '~', '^', ':', '?', '*', '[', '\\']);
     if is_bad {
-        return Err(FieldError::new(field, "is no name of a branch that git takes"));
+        return Err(FieldError::new(
+            field,
+            "is no name of a branch that git takes",
+        ));
     }
     Ok(name)
 }
@@ -194,7 +205,10 @@ mod tests {
     fn texts_are_bounded_at_their_edge() {
         let edge = "x".repeat(MAX_REASON);
         assert_eq!(required("reason", &edge, MAX_REASON), Ok(edge.as_str()));
-        refused(required("reason", &format!("{edge}x"), MAX_REASON), "1001 bytes");
+        refused(
+            required("reason", &format!("{edge}x"), MAX_REASON),
+            "1001 bytes",
+        );
         refused(required("reason", "  ", MAX_REASON), "is empty");
         refused(optional("body", "a\0b", MAX_TEXT), "NUL");
     }
@@ -209,7 +223,10 @@ mod tests {
     #[test]
     fn lists_are_bounded_at_their_edge() {
         assert!(list("sessions", &[0; MAX_LIST], MAX_LIST).is_ok());
-        refused(list("sessions", &[0; MAX_LIST + 1], MAX_LIST), "1001 entries");
+        refused(
+            list("sessions", &[0; MAX_LIST + 1], MAX_LIST),
+            "1001 entries",
+        );
     }
 
     #[test]
@@ -217,7 +234,15 @@ mod tests {
         for name in ["main", "feature/a.b", "pointsman/0192"] {
             assert_eq!(branch("base_ref", name), Ok(name));
         }
-        for name in ["--upload-pack=x", "a..b", "a b", "a:b", "/a", "a.lock", "refs/*"] {
+        for name in [
+            "--upload-pack=x",
+            "a..b",
+            "a b",
+            "a:b",
+            "/a",
+            "a.lock",
+            "refs/*",
+        ] {
             refused(branch("base_ref", name), "no name of a branch");
         }
     }

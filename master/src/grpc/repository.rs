@@ -48,7 +48,12 @@ impl RepositoryService for RepositoryApi {
             name: repository_name("name", &request.name)?.to_owned(),
             git_url: git_url("git_url", &request.git_url)?.to_owned(),
             base_ref: branch("base_ref", or_default(&request.base_ref, DEFAULT_BASE))?.to_owned(),
-            label: line("label", or_default(&request.label, DEFAULT_LABEL), MAX_LABEL)?.to_owned(),
+            label: line(
+                "label",
+                or_default(&request.label, DEFAULT_LABEL),
+                MAX_LABEL,
+            )?
+            .to_owned(),
             ci_command: (!ci_command.is_empty()).then(|| ci_command.to_owned()),
             policy: domain_policy(request.policy.unwrap_or_default())?,
         };

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use pointsman_proto::{
     FILE_DESCRIPTOR_SET,
     v1::{
-        fleet_service_server::FleetServiceServer, repository_service_server::RepositoryServiceServer,
+        fleet_service_server::FleetServiceServer,
+        repository_service_server::RepositoryServiceServer,
         worker_service_server::WorkerServiceServer, workflow_service_server::WorkflowServiceServer,
     },
 };

@@ -6,13 +6,7 @@ use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::{
-    dispatch::claims::WaitError,
-    domain::decision::Refusal,
-    forge,
-    service::Error,
-    store,
-};
+use crate::{dispatch::claims::WaitError, domain::decision::Refusal, forge, service::Error, store};
 
 /// Names the owner of the reasons in `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "pointsman";

@@ -6,7 +6,9 @@ use pointsman_proto::v1;
 
 use super::{
     convert::{domain_role, instant, kind, lease_key, role},
-    fields::{FieldError, MAX_LABEL, MAX_LIST, MAX_TEXT, id, line, list, optional, present, within},
+    fields::{
+        FieldError, MAX_LABEL, MAX_LIST, MAX_TEXT, id, line, list, optional, present, within,
+    },
 };
 use crate::{
     domain::{

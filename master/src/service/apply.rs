@@ -142,7 +142,8 @@ impl Service {
         for mut attempt in tx.live_attempts(workflow).await? {
             if ends(&attempt) {
                 let why = decision.event.as_str();
-                self.cancel_attempt(tx, &mut attempt, why, cause.now).await?;
+                self.cancel_attempt(tx, &mut attempt, why, cause.now)
+                    .await?;
             }
         }
         Ok(())
@@ -176,7 +177,10 @@ impl Service {
     ) -> Result<(), Error> {
         let open = tx.open_effect_of(workflow).await?;
         if decision.supersedes_attempt {
-            let attempt = open.as_ref().and_then(|open| open.attempt).or(cause.attempt);
+            let attempt = open
+                .as_ref()
+                .and_then(|open| open.attempt)
+                .or(cause.attempt);
             self.supersede_attempt(tx, attempt, cause.now).await?;
         }
         match &decision.effect {

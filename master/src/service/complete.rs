@@ -104,12 +104,27 @@ impl Service {
                 attempt.ended_at = Some(cause.now);
                 attempt.outcome = Some(check_outcome(exit_status));
                 tx.update_attempt(attempt).await?;
-                self.conclude_check(tx, check, conclusion, Some(exit_status), log_tail, cause.now)
-                    .await
+                self.conclude_check(
+                    tx,
+                    check,
+                    conclusion,
+                    Some(exit_status),
+                    log_tail,
+                    cause.now,
+                )
+                .await
             }
             (Completion::InfrastructureError { class, message }, _) => {
-                self.settle_error(tx, locked, attempt, class, &message, Note::AttemptFailed, cause)
-                    .await
+                self.settle_error(
+                    tx,
+                    locked,
+                    attempt,
+                    class,
+                    &message,
+                    Note::AttemptFailed,
+                    cause,
+                )
+                .await
             }
             (Completion::Verdict(verdict), Subject::Check(_)) => {
                 let message = format!("a {} verdict for a check", verdict.name());
@@ -167,8 +182,16 @@ impl Service {
         cause: &Cause,
     ) -> Result<(), Error> {
         let class = InfrastructureClass::NoValidResult;
-        self.settle_error(tx, locked, attempt, class, message, Note::AttemptFailed, cause)
-            .await
+        self.settle_error(
+            tx,
+            locked,
+            attempt,
+            class,
+            message,
+            Note::AttemptFailed,
+            cause,
+        )
+        .await
     }
 
     /// An attempt whose lease ended without a verdict: pending again with a backoff, or at its end.
@@ -246,9 +269,15 @@ impl Service {
             .await?;
         match attempt.subject {
             Subject::Check(check) => {
-                let log = attempt.outcome.as_ref().map_or_else(String::new, |outcome| {
-                    format!("the check could not be run: {} {}", outcome.name, outcome.detail)
-                });
+                let log = attempt
+                    .outcome
+                    .as_ref()
+                    .map_or_else(String::new, |outcome| {
+                        format!(
+                            "the check could not be run: {} {}",
+                            outcome.name, outcome.detail
+                        )
+                    });
                 self.conclude_check(tx, check, Conclusion::StartupFailure, None, log, cause.now)
                     .await
             }

@@ -125,7 +125,6 @@ impl Service {
     ) -> Result<Try, Error> {
         let workflow = &row.workflow;
         let wanted = WantedMerge {
-            workflow: workflow.id,
             number: workflow.number,
             head_ref: workflow.head_ref.clone(),
             base_ref: workflow.base_ref.clone(),
@@ -135,9 +134,7 @@ impl Service {
         let merged = self.ports.forge.merge(repository, &wanted).await;
         Ok(match merged {
             Ok(MergeOutcome::Done { commit }) => Try::Ended(EffectResult::Merged { commit }),
-            Ok(MergeOutcome::HeadMoved { head }) => {
-                Try::Ended(EffectResult::Superseded { head })
-            }
+            Ok(MergeOutcome::HeadMoved { head }) => Try::Ended(EffectResult::Superseded { head }),
             Ok(MergeOutcome::Conflict { paths }) => {
                 Try::Ended(EffectResult::MergeConflict { paths })
             }

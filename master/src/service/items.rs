@@ -89,8 +89,12 @@ impl Service {
         tx.insert_forge_item(&item).await?;
         if is_labelled {
             let cause = Cause::new(actor, now);
-            self.discover(tx.as_mut(), &discovery(&repository, &item, Some(head)), &cause)
-                .await?;
+            self.discover(
+                tx.as_mut(),
+                &discovery(&repository, &item, Some(head)),
+                &cause,
+            )
+            .await?;
         }
         tx.commit().await?;
         self.wake().all();
@@ -139,13 +143,13 @@ impl Service {
             LabelState::Absent => None,
         };
         let mut tx = self.store().begin().await?;
-        let mut item = tx
-            .forge_item(repository.id, number)
-            .await?
-            .ok_or_else(|| Error::NotFound {
-                what: "item",
-                id: format!("{}#{number}", repository.name),
-            })?;
+        let mut item =
+            tx.forge_item(repository.id, number)
+                .await?
+                .ok_or_else(|| Error::NotFound {
+                    what: "item",
+                    id: format!("{}#{number}", repository.name),
+                })?;
         let is_changed = change_label(&mut item.labels, label, state);
         if is_changed {
             item.updated_at = now;
@@ -192,7 +196,8 @@ impl Service {
         let Some(mut locked) = tx.lock_workflow(row.workflow.id).await? else {
             return Ok(());
         };
-        self.apply(tx, &mut locked, Input::Label(state), cause).await?;
+        self.apply(tx, &mut locked, Input::Label(state), cause)
+            .await?;
         if let Some(head) = seen.and_then(|seen| seen.start) {
             let by_look = Cause::new("forge", cause.now);
             self.apply(tx, &mut locked, Input::HeadSeen { head }, &by_look)

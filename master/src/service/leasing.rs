@@ -17,7 +17,9 @@ use crate::{
     },
     store::{
         Tx,
-        model::{CheckRun, ClaimRequest, Claimed, LeaseRow, LockedWorkflow, Offer, Repository, WorkerRow},
+        model::{
+            CheckRun, ClaimRequest, Claimed, LeaseRow, LockedWorkflow, Offer, Repository, WorkerRow,
+        },
     },
 };
 
@@ -182,10 +184,14 @@ impl Service {
         let lost = || Error::LeaseLost {
             attempt: key.attempt,
         };
-        let known = self.store().attempt(key.attempt).await?.ok_or_else(|| Error::NotFound {
-            what: "attempt",
-            id: key.attempt.to_string(),
-        })?;
+        let known = self
+            .store()
+            .attempt(key.attempt)
+            .await?
+            .ok_or_else(|| Error::NotFound {
+                what: "attempt",
+                id: key.attempt.to_string(),
+            })?;
         let mut tx = self.store().begin().await?;
         let locked = tx
             .lock_workflow(known.attempt.workflow)
@@ -204,7 +210,11 @@ impl Service {
 fn start_commit(workflow: &Workflow) -> Option<&CommitId> {
     let progress = workflow.progress();
     match workflow.kind {
-        Kind::Issue => progress.facts.kept_commit.as_ref().or(progress.head.as_ref()),
+        Kind::Issue => progress
+            .facts
+            .kept_commit
+            .as_ref()
+            .or(progress.head.as_ref()),
         Kind::PullRequest => progress.head.as_ref(),
     }
 }

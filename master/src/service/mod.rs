@@ -29,12 +29,12 @@ pub use complete::{Completed, Completion};
 pub use items::{LabelChange, SubmittedIssue};
 pub use leasing::{Claim, Grant};
 pub use observe::Observed;
-pub use reaping::Observations;
 pub use reading::WorkflowView;
+pub use reaping::Observations;
 pub use repositories::NewRepository;
 pub use waiting::Waiting;
-pub use workers::Registration;
 use wake::Wake;
+pub use workers::Registration;
 
 use crate::{
     clock::{Chance, Clock, Stopwatch},

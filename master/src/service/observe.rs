@@ -250,12 +250,7 @@ fn upstream_fact(item: &Item) -> Option<UpstreamFact> {
     }
 }
 
-fn count(
-    done: &mut Reconciled,
-    result: Result<bool, Error>,
-    repository: &Repository,
-    number: u64,
-) {
+fn count(done: &mut Reconciled, result: Result<bool, Error>, repository: &Repository, number: u64) {
     done.examined += 1;
     match result {
         Ok(is_changed) => done.changed += u64::from(is_changed),

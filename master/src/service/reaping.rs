@@ -51,7 +51,8 @@ impl Observations {
 
     /// Whether the lease was seen unchanged for long enough.
     pub fn confirms(&self, lease: &StaleLease, elapsed: Duration) -> bool {
-        let needed = Duration::from_secs(u64::from(lease.ttl_seconds) + u64::from(REAP_MARGIN_SECONDS));
+        let needed =
+            Duration::from_secs(u64::from(lease.ttl_seconds) + u64::from(REAP_MARGIN_SECONDS));
         self.0.get(&lease.key).is_some_and(|seen| {
             seen.heartbeat_at == lease.heartbeat_at
                 && elapsed.saturating_sub(seen.unchanged_since) >= needed
@@ -104,8 +105,15 @@ impl Service {
             "lock_fence": lease.key.fence.0,
             "lock_ttl_seconds": lease.ttl_seconds,
         });
-        self.lose_attempt(tx.as_mut(), &mut locked, lease.key, Note::LockTtlExpired, facts, &cause)
-            .await?;
+        self.lose_attempt(
+            tx.as_mut(),
+            &mut locked,
+            lease.key,
+            Note::LockTtlExpired,
+            facts,
+            &cause,
+        )
+        .await?;
         tx.commit().await?;
         tracing::warn!(attempt.id = %lease.key.attempt, "lease reaped");
         self.wake().all();

@@ -196,7 +196,11 @@ impl Service {
 /// The outcome of an attempt that ran a check.
 pub(super) fn check_outcome(exit_status: u32) -> crate::domain::attempt::Outcome {
     outcome(
-        if exit_status == 0 { "success" } else { "failure" },
+        if exit_status == 0 {
+            "success"
+        } else {
+            "failure"
+        },
         serde_json::json!({ "exit_status": exit_status }),
     )
 }

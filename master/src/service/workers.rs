@@ -107,7 +107,14 @@ impl Service {
             .because("the process that held the lease is gone")
             .of(lease.key.attempt);
         let detail = json!({ "lock_fence": lease.key.fence.0 });
-        self.lose_attempt(tx, &mut locked, lease.key, Note::AttemptLost, detail, &cause)
-            .await
+        self.lose_attempt(
+            tx,
+            &mut locked,
+            lease.key,
+            Note::AttemptLost,
+            detail,
+            &cause,
+        )
+        .await
     }
 }

@@ -93,7 +93,7 @@ fn each_number_is_checked_at_its_edges() {
     );
     check_edges(
         "ci_flake_retries",
-        |p, v| p.ci_flake_retries = v,
+        |p, v| p.ci_flake_retries = Some(v),
         None,
         [0, 10],
         11,

@@ -1,7 +1,7 @@
 //! Merges pull requests, each once.
 //!
 //! What counts as merged, in this order:
-//! 1. the proof, `refs/pointsman/merged/<number>`: its commit is the merge, if it is on the base branch. If
+//! 1. the proof, `refs/pointsman/merged/<repository id>/<number>`: its commit is the merge, if it is on the base branch. If
 //!    it is not any more (somebody moved the base branch back), nothing is merged a second time: a person
 //!    must say what is wanted;
 //! 2. the row's merged commit, if it is on the base branch and contains the wanted head;
@@ -16,7 +16,10 @@ use super::{
     push::{Expected, Pushed, Update, push},
 };
 use crate::{
-    domain::{ids::CommitId, workflow::Kind},
+    domain::{
+        ids::{CommitId, RepositoryId},
+        workflow::Kind,
+    },
     forge::{Error, MergeOutcome, WantedMerge},
     store::model::{ForgeItem, Repository},
 };
@@ -35,9 +38,10 @@ enum Step {
     Push { merge: CommitId },
 }
 
-/// Name of the proof of a merge, under `refs/pointsman/`.
-fn proof_name(number: u64) -> String {
-    format!("merged/{number}")
+/// Name of the proof of a merge, under `refs/pointsman/`. The repository's id keeps the proofs of two
+/// repositories apart that share one git remote.
+fn proof_name(repository: RepositoryId, number: u64) -> String {
+    format!("merged/{repository}/{number}")
 }
 
 fn refused(reason: String) -> Step {
@@ -54,7 +58,9 @@ pub(super) async fn merged_as(
     let Some(base) = mirror.branch(&row.base_ref).await? else {
         return Ok(None);
     };
-    if let Some(proof) = mirror.own_ref(&proof_name(row.number)).await?
+    if let Some(proof) = mirror
+        .own_ref(&proof_name(row.repository, row.number))
+        .await?
         && mirror.contains(&base, &proof).await?
     {
         return Ok(Some(proof));
@@ -120,7 +126,7 @@ impl BuiltinForge {
     ) -> Result<MergeOutcome, Error> {
         let mut rejected: Option<(Seen, String)> = None;
         for _ in 0..MAX_LOOKS {
-            let Some(seen) = look(mirror, wanted).await? else {
+            let Some(seen) = look(mirror, row.repository, wanted).await? else {
                 let reason = format!("there is no branch {}", wanted.base_ref);
                 return Ok(MergeOutcome::Refused { reason });
             };
@@ -136,10 +142,11 @@ impl BuiltinForge {
                 _ => {}
             }
             // Whether it was accepted is seen by the next look.
-            rejected = match push(mirror, &updates(wanted, &seen.base, &merge)).await? {
-                Pushed::Accepted => None,
-                Pushed::Rejected { reason } => Some((seen, reason)),
-            };
+            rejected =
+                match push(mirror, &updates(row.repository, wanted, &seen.base, &merge)).await? {
+                    Pushed::Accepted => None,
+                    Pushed::Rejected { reason } => Some((seen, reason)),
+                };
         }
         Ok(MergeOutcome::Waiting {
             reason: format!("others keep pushing to {}", wanted.base_ref),
@@ -191,13 +198,19 @@ impl BuiltinForge {
 }
 
 /// `None` where there is no base branch.
-async fn look(mirror: &Mirror, wanted: &WantedMerge) -> Result<Option<Seen>, Error> {
+async fn look(
+    mirror: &Mirror,
+    repository: RepositoryId,
+    wanted: &WantedMerge,
+) -> Result<Option<Seen>, Error> {
     mirror.look().await?;
     let Some(base) = mirror.branch(&wanted.base_ref).await? else {
         return Ok(None);
     };
     Ok(Some(Seen {
-        proof: mirror.own_ref(&proof_name(wanted.number)).await?,
+        proof: mirror
+            .own_ref(&proof_name(repository, wanted.number))
+            .await?,
         head: mirror.branch(&wanted.head_ref).await?,
         base,
     }))
@@ -258,7 +271,12 @@ async fn proven(
     }))
 }
 
-fn updates(wanted: &WantedMerge, base: &CommitId, merge: &CommitId) -> [Update; 2] {
+fn updates(
+    repository: RepositoryId,
+    wanted: &WantedMerge,
+    base: &CommitId,
+    merge: &CommitId,
+) -> [Update; 2] {
     [
         Update {
             reference: format!("refs/heads/{}", wanted.base_ref),
@@ -266,7 +284,7 @@ fn updates(wanted: &WantedMerge, base: &CommitId, merge: &CommitId) -> [Update; 
             to: merge.clone(),
         },
         Update {
-            reference: format!("refs/pointsman/{}", proof_name(wanted.number)),
+            reference: format!("refs/pointsman/{}", proof_name(repository, wanted.number)),
             expected: Expected::Absent,
             to: merge.clone(),
         },

@@ -6,7 +6,7 @@
 //! with the seen values expected, and look again. So an answer that was lost, a rejected push and a process
 //! that was killed anywhere are all the same case: the next look finds what is true.
 //!
-//! What is merged: the base branch and `refs/pointsman/merged/<number>`, the proof, are pushed in one
+//! What is merged: the base branch and `refs/pointsman/merged/<repository id>/<number>`, the proof, are pushed in one
 //! atomic push; both are there, or neither. The proof makes a repeated merge find the first one's commit
 //! however far the base branch has gone on.
 //!

@@ -33,8 +33,8 @@ const DIE_WHEN_COMMITTED: &str = "[ \"$1\" = committed ] || exit 0\nkill -9 $PPI
 /// A hook for the remote.
 const NOT_TODAY: &str = "echo 'no merges on Friday' >&2\nexit 1";
 
-fn proof(number: u64) -> String {
-    format!("refs/pointsman/merged/{number}")
+fn proof(world: &BuiltinWorld, number: u64) -> String {
+    format!("refs/pointsman/merged/{}/{number}", world.repository.id)
 }
 
 fn wanted(commit: &CommitId) -> WantedPullRequest {
@@ -71,7 +71,7 @@ async fn a_merge_is_proven_by_a_ref() {
     let wanted = opened(&world).await;
     let commit = merged(&world, &wanted).await;
     assert_eq!(
-        world.reference(&proof(wanted.number)).await,
+        world.reference(&proof(&world, wanted.number)).await,
         Some(commit.clone())
     );
     let show = [
@@ -180,7 +180,7 @@ async fn a_base_that_never_rests_is_waited_for() {
         panic!("{outcome:?}");
     };
     assert_eq!(reason, "others keep pushing to main");
-    assert_eq!(world.reference(&proof(wanted.number)).await, None);
+    assert_eq!(world.reference(&proof(&world, wanted.number)).await, None);
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn a_refused_atomic_push_changes_neither_ref() {
             "{reason}"
         );
         assert_eq!(base(&world).await, before);
-        assert_eq!(world.reference(&proof(wanted.number)).await, None);
+        assert_eq!(world.reference(&proof(&world, wanted.number)).await, None);
         assert!(item(&world, wanted.number).await.is_open);
         world.unhook("update");
         merged(&world, &wanted).await;
@@ -337,7 +337,10 @@ async fn killed_between_push_and_row_it_is_merged_once() {
     // While this is open, no row is written.
     let writer = world.store.begin().await.unwrap();
     kill_when(world.forge.merge(&world.repository, &wanted), || async {
-        world.reference(&proof(wanted.number)).await.is_some()
+        world
+            .reference(&proof(&world, wanted.number))
+            .await
+            .is_some()
     })
     .await;
     drop(writer);
