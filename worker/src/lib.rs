@@ -84,12 +84,9 @@ pub fn shim_main(args: &ShimArgs) -> ExitCode {
     match shim::run(&args.session_dir) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let line = format!("pointsman: shim failed to {}\n", error::chain(&error));
             // Standard error is the session's log. Where even that fails, the status remains.
-            drop(writeln!(
-                io::stderr(),
-                "pointsman: shim failed to {}",
-                error::chain(&error)
-            ));
+            drop(io::stderr().write_all(line.as_bytes()));
             ExitCode::FAILURE
         }
     }

@@ -203,6 +203,10 @@ impl Agent {
             session::session(Arc::clone(&self.context), assignment, move || {
                 roster.touch()
             });
+        if self.draining.is_some() {
+            // The answer was on its way when draining began: the session gives it back.
+            control.stop(Stop::Draining);
+        }
         // In the roster first: from the first beat on the master knows that the lease has arrived.
         self.roster.add(key.clone(), control);
         let task = self.sessions.spawn(Session::run(session));

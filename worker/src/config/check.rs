@@ -23,6 +23,7 @@ use crate::{
 
 /// What Register takes.
 const CAPACITY: RangeInclusive<u32> = 1..=1000;
+const TIER: RangeInclusive<u32> = 1..=1000;
 const NAME_MAX: usize = 200;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -95,6 +96,11 @@ fn check_profile(
             &key("roles"),
             "ci has no harness: its command is run as it is",
         ));
+    }
+    if !raw.tiers.iter().all(|tier| TIER.contains(tier)) {
+        let (low, high) = (TIER.start(), TIER.end());
+        let problem = format!("takes tiers from {low} to {high}; none means all");
+        return Err(invalid(&key("tiers"), &problem));
     }
     let idle_timeout = duration(&key("idle_timeout"), &raw.idle_timeout, Duration::ZERO, DAY)?;
     let grace = match &raw.grace {

@@ -150,6 +150,7 @@ fn a_refusal_names_the_key_and_what_it_takes() {
             MINIMAL.replace("\"estimator\"", "\"ci\""),
             ["harness.stub.roles", "ci"],
         ),
+        (profile("tiers = [0]"), ["harness.stub.tiers", "1 to 1000"]),
         (top("roles = [\"reviewer\"]"), ["harness", "no profile"]),
         (
             MINIMAL.replace("http://127.0.0.1:7070", "127.0.0.1"),

@@ -166,9 +166,17 @@ impl World {
         }
     }
 
-    /// The pid that the harness wrote, once it runs.
+    /// The pid that the harness wrote, once it runs and the agent knows.
     pub(crate) async fn harness(&self) -> u32 {
-        eventually_async("the harness runs", || number_in(&self.path("pid"))).await
+        let pid = eventually_async("the harness runs", || number_in(&self.path("pid"))).await;
+        self.when("a beat names the harness", |state| {
+            let mut sessions = state.beats.iter().flat_map(|beat| &beat.sessions);
+            sessions
+                .any(|session| session.subprocess_pid == pid)
+                .then_some(())
+        })
+        .await;
+        pid
     }
 }
 
@@ -653,5 +661,23 @@ async fn a_second_agent_is_refused() {
     let said = String::from_utf8(second.stderr).unwrap();
     assert!(said.contains("in use by another agent"), "{said}");
     assert!(said.contains(&first.to_string()), "{said}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_a_master_refuses_ends_and_says_why() {
+    let mut world = World::new("exit 0").await;
+    let refusal = Status::invalid_argument("labels: too many");
+    world.master.lock().register_errors.push_back(refusal);
+    let output = tokio::time::timeout(PATIENCE, world.command().output());
+    let output = output.await.unwrap().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("labels: too many"), "{said}");
+    // The state directory is free again.
+    world.start();
+    world
+        .when("registration", |state| state.registers.first().cloned())
+        .await;
     world.finish().await;
 }
