@@ -1,1 +1,3 @@
+//! Whole-system tests: one binary, real git, real processes, real gRPC.
 
+mod tidy;
