@@ -18,8 +18,8 @@ const LOG_MAX: usize = 8 * 1024;
 /// Most entries of a list (failures, paths, commits).
 const LIST_MAX: usize = 20;
 
-/// Most bytes of all that is quoted, but for headings and marks. With the task and the schema the whole prompt stays below
-/// 128 KiB, the most that Linux takes as one argument.
+/// Most bytes of all that is quoted, but for headings and marks. With the task and the schema the
+/// whole prompt stays below 128 KiB, the most that Linux takes as one argument.
 const DATA_MAX: usize = 96 * 1024;
 
 /// Most bytes of a fact on one line: a name, a number or a commit.

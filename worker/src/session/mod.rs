@@ -133,12 +133,10 @@ impl Session {
 
     async fn work(&mut self) -> End {
         let Some(limits) = limits(&self.context, &self.assignment.job) else {
+            let job = &self.assignment.job;
             return End::failure(
                 FailureClass::WorkspaceFailed,
-                format!(
-                    "this worker has no harness profile for {:?}",
-                    self.assignment.job
-                ),
+                format!("this worker has no harness profile for {job:?}"),
             );
         };
         let prepared = tokio::select! {
