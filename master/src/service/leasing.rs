@@ -153,7 +153,7 @@ impl Service {
         reason: &str,
     ) -> Result<(), Error> {
         let now = self.now();
-        let (mut tx, mut locked, mut attempt) = self.begin_for_lease(worker, key).await?;
+        let (mut tx, locked, mut attempt) = self.begin_for_lease(worker, key).await?;
         tx.delete_lease(key).await?;
         let cause = Cause::new(format!("worker:{worker}"), now)
             .because(reason)
@@ -169,7 +169,7 @@ impl Service {
         let detail = json!({ "lock_fence": key.fence.0, "pickup_count": attempt.pickup_count });
         self.note(tx.as_mut(), &locked, Note::AttemptReleased, detail, &cause)
             .await?;
-        self.ensure_work(tx.as_mut(), &mut locked, now).await?;
+        self.ensure_work(tx.as_mut(), &locked, now).await?;
         tx.commit().await?;
         self.wake().all();
         Ok(())
