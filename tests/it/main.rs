@@ -1,3 +1,5 @@
 //! Whole-system tests: one binary, real git, real processes, real gRPC.
 
 mod tidy;
+
+mod rig_steps;

@@ -1,0 +1,487 @@
+//! A store that loses commits, and answers of commits.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use async_trait::async_trait;
+use pointsman_master::{
+    domain::{
+        attempt::Attempt,
+        ids::{
+            AttemptId, CheckId, CommitId, EffectId, InstanceId, LeaseKey, RepositoryId, RequestId,
+            WorkerId, WorkflowId,
+        },
+        time::Timestamp,
+        workflow::Workflow,
+    },
+    store::{
+        AttemptRow, Error, Store, Tx,
+        model::{
+            BeatWrite, CheckRun, ClaimRequest, Claimed, EventRow, ForgeItem, LeaseRow,
+            LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow,
+            StaleLease, WorkerRow, WorkflowFilter, WorkflowRow,
+        },
+    },
+};
+
+/// When a commit fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing is durable.
+    Before,
+    /// All is durable; only the answer is lost.
+    After,
+}
+
+/// Which commit is to fail, and how many there were.
+#[derive(Debug, Default)]
+pub struct Faults {
+    begins: AtomicU64,
+    commits: AtomicU64,
+    next: Mutex<Option<(u64, Loss)>>,
+}
+
+impl Faults {
+    /// Transactions that were asked for so far; the newest may still wait for its turn.
+    pub fn begins(&self) -> u64 {
+        self.begins.load(Ordering::SeqCst)
+    }
+
+    /// Commits that were tried so far.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::SeqCst)
+    }
+
+    /// Makes the `n`th commit from the start fail, once.
+    pub fn fail(&self, n: u64, loss: Loss) {
+        *self.next() = Some((n, loss));
+    }
+
+    /// Makes the next commit fail, once.
+    pub fn fail_next(&self, loss: Loss) {
+        self.fail(self.commits() + 1, loss);
+    }
+
+    /// Whether the failure that was asked for has not come yet.
+    pub fn is_due(&self) -> bool {
+        self.next().is_some()
+    }
+
+    fn next(&self) -> std::sync::MutexGuard<'_, Option<(u64, Loss)>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Loss> {
+        let n = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
+        self.next()
+            .take_if(|(due, _)| *due == n)
+            .map(|(_, loss)| loss)
+    }
+
+    async fn around<T>(
+        &self,
+        write: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        match self.take() {
+            None => write.await,
+            Some(Loss::Before) => Err(lost("the write")),
+            Some(Loss::After) => {
+                write.await?;
+                Err(lost("the answer"))
+            }
+        }
+    }
+}
+
+fn lost(what: &'static str) -> Error {
+    Error::Unavailable {
+        operation: "commit",
+        source: format!("{what} was lost on purpose").into(),
+    }
+}
+
+/// A store whose commits fail where [`Faults`] say so.
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    faults: Arc<Faults>,
+}
+
+impl FaultyStore {
+    pub fn new(inner: Arc<dyn Store>, faults: Arc<Faults>) -> Self {
+        Self { inner, faults }
+    }
+}
+
+struct FaultyTx {
+    inner: Box<dyn Tx>,
+    faults: Arc<Faults>,
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn begin(&self) -> Result<Box<dyn Tx>, Error> {
+        self.faults.begins.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(FaultyTx {
+            inner: self.inner.begin().await?,
+            faults: Arc::clone(&self.faults),
+        }))
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        self.inner.ping().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await
+    }
+
+    async fn repository(&self, id: RepositoryId) -> Result<Option<Repository>, Error> {
+        self.inner.repository(id).await
+    }
+
+    async fn repository_by_name(&self, name: &str) -> Result<Option<Repository>, Error> {
+        self.inner.repository_by_name(name).await
+    }
+
+    async fn repositories(&self, after: &str, limit: u32) -> Result<Vec<Repository>, Error> {
+        self.inner.repositories(after, limit).await
+    }
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, Error> {
+        self.inner.workflow(id).await
+    }
+
+    async fn workflows(
+        &self,
+        filter: &WorkflowFilter,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowRow>, Error> {
+        self.inner.workflows(filter, after, limit).await
+    }
+
+    async fn workflow_of_item(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<WorkflowRow>, Error> {
+        self.inner.workflow_of_item(repository, number).await
+    }
+
+    async fn attempts_of(
+        &self,
+        workflow: WorkflowId,
+        limit: u32,
+    ) -> Result<Vec<AttemptRow>, Error> {
+        self.inner.attempts_of(workflow, limit).await
+    }
+
+    async fn events(
+        &self,
+        workflow: Option<WorkflowId>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, Error> {
+        self.inner.events(workflow, after, limit).await
+    }
+
+    async fn newest_events(
+        &self,
+        workflow: WorkflowId,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, Error> {
+        self.inner.newest_events(workflow, limit).await
+    }
+
+    async fn sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error> {
+        self.inner.sessions(worker).await
+    }
+
+    async fn open_effect_of(&self, workflow: WorkflowId) -> Result<Option<OpenEffectRow>, Error> {
+        self.inner.open_effect_of(workflow).await
+    }
+
+    async fn due_effects(&self, now: Timestamp, limit: u32) -> Result<Vec<OpenEffectRow>, Error> {
+        self.inner.due_effects(now, limit).await
+    }
+
+    async fn due_ci_polls(&self, now: Timestamp, limit: u32) -> Result<Vec<WorkflowId>, Error> {
+        self.inner.due_ci_polls(now, limit).await
+    }
+
+    async fn workflows_without_work(
+        &self,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowId>, Error> {
+        self.inner.workflows_without_work(after, limit).await
+    }
+
+    async fn spent_attempts(
+        &self,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<(AttemptId, WorkflowId)>, Error> {
+        self.inner.spent_attempts(after, limit).await
+    }
+
+    async fn stale_leases(
+        &self,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<StaleLease>, Error> {
+        self.inner.stale_leases(after, limit).await
+    }
+
+    async fn flush_beats(
+        &self,
+        owner: InstanceId,
+        beats: &[BeatWrite],
+    ) -> Result<Vec<LeaseKey>, Error> {
+        self.faults
+            .around(self.inner.flush_beats(owner, beats))
+            .await
+    }
+
+    async fn record_progress(
+        &self,
+        worker: WorkerId,
+        progress: &[ProgressRow],
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        self.faults
+            .around(self.inner.record_progress(worker, progress, now))
+            .await
+    }
+
+    async fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error> {
+        self.inner.attempt(id).await
+    }
+
+    async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
+        self.inner.worker(id).await
+    }
+
+    async fn forge_item(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<ForgeItem>, Error> {
+        self.inner.forge_item(repository, number).await
+    }
+
+    async fn forge_items_with_label(
+        &self,
+        repository: RepositoryId,
+        label: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeItem>, Error> {
+        self.inner
+            .forge_items_with_label(repository, label, after, limit)
+            .await
+    }
+
+    async fn forge_pull_request(
+        &self,
+        repository: RepositoryId,
+        head_ref: &str,
+    ) -> Result<Option<ForgeItem>, Error> {
+        self.inner.forge_pull_request(repository, head_ref).await
+    }
+
+    async fn check_runs(
+        &self,
+        workflow: WorkflowId,
+        commit: &CommitId,
+    ) -> Result<Vec<CheckRun>, Error> {
+        self.inner.check_runs(workflow, commit).await
+    }
+}
+
+#[async_trait]
+impl Tx for FaultyTx {
+    async fn commit(self: Box<Self>) -> Result<(), Error> {
+        let Self { inner, faults } = *self;
+        faults.around(inner.commit()).await
+    }
+
+    async fn insert_repository(&mut self, repository: &Repository) -> Result<(), Error> {
+        self.inner.insert_repository(repository).await
+    }
+
+    async fn lock_workflow(&mut self, id: WorkflowId) -> Result<Option<LockedWorkflow>, Error> {
+        self.inner.lock_workflow(id).await
+    }
+
+    async fn insert_workflow(&mut self, workflow: &Workflow, now: Timestamp) -> Result<(), Error> {
+        self.inner.insert_workflow(workflow, now).await
+    }
+
+    async fn update_workflow(
+        &mut self,
+        locked: &mut LockedWorkflow,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        self.inner.update_workflow(locked, now).await
+    }
+
+    async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error> {
+        self.inner.count_live_workflows(repository).await
+    }
+
+    async fn newest_workflow_of_item(
+        &mut self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<WorkflowRow>, Error> {
+        self.inner.newest_workflow_of_item(repository, number).await
+    }
+
+    async fn set_ci_poll(
+        &mut self,
+        workflow: WorkflowId,
+        polls: u32,
+        next_poll_at: Timestamp,
+    ) -> Result<(), Error> {
+        self.inner.set_ci_poll(workflow, polls, next_poll_at).await
+    }
+
+    async fn append_event(&mut self, event: &NewEvent) -> Result<(), Error> {
+        self.inner.append_event(event).await
+    }
+
+    async fn insert_attempt(&mut self, attempt: &Attempt, priority: i32) -> Result<(), Error> {
+        self.inner.insert_attempt(attempt, priority).await
+    }
+
+    async fn attempt(&mut self, id: AttemptId) -> Result<Option<Attempt>, Error> {
+        self.inner.attempt(id).await
+    }
+
+    async fn live_attempts(&mut self, workflow: WorkflowId) -> Result<Vec<Attempt>, Error> {
+        self.inner.live_attempts(workflow).await
+    }
+
+    async fn update_attempt(&mut self, attempt: &Attempt) -> Result<(), Error> {
+        self.inner.update_attempt(attempt).await
+    }
+
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Error> {
+        self.inner.claim(request).await
+    }
+
+    async fn set_attempt_commit(
+        &mut self,
+        attempt: AttemptId,
+        commit: &CommitId,
+    ) -> Result<(), Error> {
+        self.inner.set_attempt_commit(attempt, commit).await
+    }
+
+    async fn lease(&mut self, attempt: AttemptId) -> Result<Option<LeaseRow>, Error> {
+        self.inner.lease(attempt).await
+    }
+
+    async fn leases_of_worker(&mut self, worker: WorkerId) -> Result<Vec<LeaseRow>, Error> {
+        self.inner.leases_of_worker(worker).await
+    }
+
+    async fn delete_lease(&mut self, key: LeaseKey) -> Result<bool, Error> {
+        self.inner.delete_lease(key).await
+    }
+
+    async fn delete_stale_lease(&mut self, key: LeaseKey) -> Result<bool, Error> {
+        self.inner.delete_stale_lease(key).await
+    }
+
+    async fn set_lease_unconfirmed(&mut self, key: LeaseKey) -> Result<(), Error> {
+        self.inner.set_lease_unconfirmed(key).await
+    }
+
+    async fn open_effect(&mut self, effect: &OpenEffectRow) -> Result<(), Error> {
+        self.inner.open_effect(effect).await
+    }
+
+    async fn open_effect_of(
+        &mut self,
+        workflow: WorkflowId,
+    ) -> Result<Option<OpenEffectRow>, Error> {
+        self.inner.open_effect_of(workflow).await
+    }
+
+    async fn update_effect(&mut self, effect: &OpenEffectRow) -> Result<(), Error> {
+        self.inner.update_effect(effect).await
+    }
+
+    async fn close_effect(&mut self, effect: EffectId, now: Timestamp) -> Result<bool, Error> {
+        self.inner.close_effect(effect, now).await
+    }
+
+    async fn worker(&mut self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
+        self.inner.worker(id).await
+    }
+
+    async fn put_worker(&mut self, worker: &WorkerRow) -> Result<(), Error> {
+        self.inner.put_worker(worker).await
+    }
+
+    async fn forge_item(
+        &mut self,
+        repository: RepositoryId,
+        number: u64,
+    ) -> Result<Option<ForgeItem>, Error> {
+        self.inner.forge_item(repository, number).await
+    }
+
+    async fn forge_item_by_request(
+        &mut self,
+        request: RequestId,
+    ) -> Result<Option<ForgeItem>, Error> {
+        self.inner.forge_item_by_request(request).await
+    }
+
+    async fn open_forge_pull_request(
+        &mut self,
+        repository: RepositoryId,
+        head_ref: &str,
+    ) -> Result<Option<ForgeItem>, Error> {
+        self.inner
+            .open_forge_pull_request(repository, head_ref)
+            .await
+    }
+
+    async fn next_item_number(&mut self, repository: RepositoryId) -> Result<u64, Error> {
+        self.inner.next_item_number(repository).await
+    }
+
+    async fn insert_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error> {
+        self.inner.insert_forge_item(item).await
+    }
+
+    async fn update_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error> {
+        self.inner.update_forge_item(item).await
+    }
+
+    async fn insert_check_run(&mut self, run: &CheckRun) -> Result<(), Error> {
+        self.inner.insert_check_run(run).await
+    }
+
+    async fn check_run(&mut self, id: CheckId) -> Result<Option<CheckRun>, Error> {
+        self.inner.check_run(id).await
+    }
+
+    async fn check_runs(
+        &mut self,
+        workflow: WorkflowId,
+        commit: &CommitId,
+    ) -> Result<Vec<CheckRun>, Error> {
+        self.inner.check_runs(workflow, commit).await
+    }
+
+    async fn update_check_run(&mut self, run: &CheckRun) -> Result<(), Error> {
+        self.inner.update_check_run(run).await
+    }
+}

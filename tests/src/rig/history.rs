@@ -1,0 +1,243 @@
+//! What is durable, and whether it can be true.
+
+use std::collections::{HashMap, HashSet};
+
+use pointsman_master::{
+    domain::{
+        attempt::{AttemptStatus, Subject},
+        ids::{AttemptId, WorkflowId},
+        transitions::State,
+    },
+    store::model::{AttemptRow, EventRow, OpenEffectRow, SessionRow, WorkflowRow},
+};
+
+use super::Rig;
+
+/// All that a store holds about its workflows.
+#[derive(Debug, Clone)]
+pub struct History {
+    pub workflows: Vec<WorkflowRow>,
+    pub attempts: Vec<AttemptRow>,
+    pub events: Vec<EventRow>,
+    pub sessions: Vec<SessionRow>,
+    pub effects: Vec<OpenEffectRow>,
+}
+
+impl History {
+    pub(super) async fn read(rig: &Rig) -> Self {
+        let store = &rig.store;
+        let workflows = rig.workflows().await;
+        let mut attempts = Vec::new();
+        let mut effects = Vec::new();
+        for row in &workflows {
+            let id = row.workflow.id;
+            attempts.extend(
+                store
+                    .attempts_of(id, 100_000)
+                    .await
+                    .expect("the store answers"),
+            );
+            effects.extend(store.open_effect_of(id).await.expect("the store answers"));
+        }
+        Self {
+            workflows,
+            attempts,
+            events: store
+                .events(None, 0, 1_000_000)
+                .await
+                .expect("the store answers"),
+            sessions: store.sessions(None).await.expect("the store answers"),
+            effects,
+        }
+    }
+
+    /// What can't be, whatever happened; empty where all is well.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        self.check_chains(&mut faults);
+        self.check_attempts(&mut faults);
+        self.check_leases(&mut faults);
+        self.check_outcomes(&mut faults);
+        self.check_fences(&mut faults);
+        self.check_tiers(&mut faults);
+        faults
+    }
+
+    /// What is left open although every workflow is over.
+    pub fn loose_ends(&self) -> Vec<String> {
+        let mut loose = Vec::new();
+        for row in self
+            .workflows
+            .iter()
+            .filter(|row| !row.workflow.state().is_terminal())
+        {
+            loose.push(format!("{} is {}", row.workflow.id, row.workflow.state()));
+        }
+        for row in self
+            .attempts
+            .iter()
+            .filter(|row| row.attempt.status.is_live())
+        {
+            loose.push(format!(
+                "attempt {} is {}",
+                row.attempt.id, row.attempt.status
+            ));
+        }
+        for session in &self.sessions {
+            loose.push(format!("{:?} is leased", session.lease.key));
+        }
+        for effect in &self.effects {
+            loose.push(format!(
+                "{} of {} is open",
+                effect.effect.name(),
+                effect.workflow
+            ));
+        }
+        loose
+    }
+
+    /// Each event starts where the one before it ended, and the last ends where the workflow is.
+    fn check_chains(&self, faults: &mut Vec<String>) {
+        let mut at: HashMap<WorkflowId, State> = HashMap::new();
+        let mut sequence = 0;
+        for event in &self.events {
+            if event.sequence <= sequence {
+                faults.push(format!("event {} follows {sequence}", event.sequence));
+            }
+            sequence = event.sequence;
+            let from = at
+                .insert(event.workflow, event.to)
+                .unwrap_or(State::Discovered);
+            if event.from != from {
+                faults.push(format!(
+                    "event {} {} starts in {}, not in {from}",
+                    event.sequence, event.kind, event.from
+                ));
+            }
+        }
+        for row in &self.workflows {
+            let state = row.workflow.state();
+            if at.get(&row.workflow.id) != Some(&state) {
+                faults.push(format!(
+                    "{} is {state}, its events say otherwise",
+                    row.workflow.id
+                ));
+            }
+        }
+    }
+
+    /// One live attempt a subject, none of a workflow that is over; not more than the policy's bound.
+    fn check_attempts(&self, faults: &mut Vec<String>) {
+        let states: HashMap<WorkflowId, State> = self
+            .workflows
+            .iter()
+            .map(|row| (row.workflow.id, row.workflow.state()))
+            .collect();
+        let mut live = HashSet::new();
+        for row in &self.attempts {
+            let attempt = &row.attempt;
+            if attempt.status.is_live() && !live.insert((attempt.workflow, attempt.subject)) {
+                faults.push(format!("{:?} has two live attempts", attempt.subject));
+            }
+            let is_over = states
+                .get(&attempt.workflow)
+                .is_none_or(|state| state.is_terminal());
+            if attempt.status.is_live() && is_over {
+                faults.push(format!("attempt {} outlives its workflow", attempt.id));
+            }
+        }
+    }
+
+    /// A lease row for each attempt in progress, and no other.
+    fn check_leases(&self, faults: &mut Vec<String>) {
+        let leased: HashSet<AttemptId> = self
+            .sessions
+            .iter()
+            .map(|session| session.lease.key.attempt)
+            .collect();
+        for row in &self.attempts {
+            let attempt = &row.attempt;
+            let in_progress = attempt.status == AttemptStatus::InProgress;
+            if in_progress != leased.contains(&attempt.id) {
+                faults.push(format!(
+                    "attempt {} is {}, and leased: {}",
+                    attempt.id, attempt.status, !in_progress
+                ));
+            }
+        }
+        for session in &self.sessions {
+            let attempt = self
+                .attempts
+                .iter()
+                .find(|row| row.attempt.id == session.lease.key.attempt);
+            if attempt.is_none_or(|row| row.attempt.fence != session.lease.key.fence) {
+                faults.push(format!(
+                    "{:?} is leased with another fence",
+                    session.lease.key
+                ));
+            }
+        }
+    }
+
+    /// An attempt moves its workflow, or opens an effect, once at most.
+    fn check_outcomes(&self, faults: &mut Vec<String>) {
+        let mut accepted: HashMap<AttemptId, Vec<&str>> = HashMap::new();
+        for event in &self.events {
+            let is_workers = event.actor.starts_with("worker:");
+            let is_outcome = event.from != event.to || event.kind == "effect_opened";
+            if let Some(attempt) = event.attempt.filter(|_| is_workers && is_outcome) {
+                accepted.entry(attempt).or_default().push(&event.kind);
+            }
+        }
+        for (attempt, kinds) in accepted {
+            if kinds.len() > 1 {
+                faults.push(format!("attempt {attempt} had the outcomes {kinds:?}"));
+            }
+        }
+    }
+
+    /// Each lease of an attempt has a higher fence than the one before.
+    fn check_fences(&self, faults: &mut Vec<String>) {
+        let mut fences: HashMap<AttemptId, u64> = HashMap::new();
+        for event in self
+            .events
+            .iter()
+            .filter(|event| event.kind == "attempt_leased")
+        {
+            let (Some(attempt), Some(fence)) = (event.attempt, event.detail["lock_fence"].as_u64())
+            else {
+                faults.push(format!("event {} names no lease", event.sequence));
+                continue;
+            };
+            let before = fences.insert(attempt, fence).unwrap_or(0);
+            if fence <= before {
+                faults.push(format!(
+                    "attempt {attempt} was leased with {fence} after {before}"
+                ));
+            }
+        }
+    }
+
+    /// No later attempt of a workflow has a lower tier.
+    fn check_tiers(&self, faults: &mut Vec<String>) {
+        let mut tiers: HashMap<WorkflowId, u32> = HashMap::new();
+        for row in &self.attempts {
+            let attempt = &row.attempt;
+            let highest = tiers.entry(attempt.workflow).or_insert(0);
+            if attempt.tier < *highest {
+                faults.push(format!(
+                    "attempt {} has tier {} after {highest}",
+                    attempt.id, attempt.tier
+                ));
+            }
+            *highest = attempt.tier.max(*highest);
+        }
+    }
+
+    /// Attempts of a workflow that harnesses ran or may run, checks apart.
+    pub fn attempts_of(&self, workflow: WorkflowId) -> impl Iterator<Item = &AttemptRow> {
+        self.attempts.iter().filter(move |row| {
+            row.attempt.workflow == workflow && row.attempt.subject == Subject::Workflow
+        })
+    }
+}

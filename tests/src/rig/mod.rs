@@ -1,0 +1,332 @@
+//! A whole master in this process, with its time, its chance and its failures in the test's hand.
+//!
+//! Real parts: the SQLite store, the built-in forge on a real bare git remote, the use cases, the sweeps.
+//! Turned by hand: both clocks, the sweeps, and the worker ([`FakeWorker`]), which makes real commits and
+//! pushes them to its leases' refs. [`Rig::crash`] drops everything that lives in memory.
+
+pub mod faulty_store;
+pub mod history;
+pub mod remote;
+pub mod rows;
+pub mod run;
+pub mod time;
+pub mod wire;
+pub mod worker;
+
+use std::{sync::Arc, time::Duration};
+
+use pointsman_master::{
+    domain::{
+        decision::LabelState,
+        ids::{RequestId, WorkflowId},
+        policy::Policy,
+        transitions::State,
+    },
+    forge::builtin::BuiltinForge,
+    service::{NewRepository, Ports, Service, Settings, WorkflowView, wake::Wake},
+    store::{
+        Store,
+        model::{Repository, WorkflowFilter, WorkflowRow},
+        sqlite::SqliteStore,
+    },
+    sweeps::{CiPoller, Effector, PickupGuard, Reaper, Reconciler, Report, Scheduler, Sweep},
+};
+use tempfile::TempDir;
+
+use faulty_store::{Faults, FaultyStore};
+use history::History;
+use remote::Remote;
+use time::{CountingChance, ManualClock, ManualStopwatch};
+pub use worker::FakeWorker;
+
+/// The one repository.
+pub const REPOSITORY: &str = "demo";
+/// Its opt-in label.
+pub const LABEL: &str = "agent";
+/// Its base branch.
+pub const BASE: &str = "main";
+/// Who acts where a person does.
+pub const PERSON: &str = "operator:test";
+
+/// What lives in a master's memory.
+pub struct Master {
+    pub service: Service,
+    pub scheduler: Scheduler,
+    pub reaper: Reaper,
+    pub guard: PickupGuard,
+    pub reconciler: Reconciler,
+    pub ci_poller: CiPoller,
+    pub effector: Effector,
+}
+
+/// A master, its repository, and the hands that turn it.
+pub struct Rig {
+    pub master: Master,
+    /// Without faults: for looking, and for what a test arranges.
+    pub store: Arc<dyn Store>,
+    pub faults: Arc<Faults>,
+    pub clock: Arc<ManualClock>,
+    pub stopwatch: Arc<ManualStopwatch>,
+    pub chance: Arc<CountingChance>,
+    pub remote: Remote,
+    directory: TempDir,
+}
+
+impl Rig {
+    /// A master with one repository under the default policy.
+    pub async fn new() -> Self {
+        Self::with(Policy::default()).await
+    }
+
+    /// A master with one repository under `policy`, whose one check is run by a worker.
+    pub async fn with(policy: Policy) -> Self {
+        let rig = Self::empty().await;
+        rig.add_repository(policy, Some("true".to_owned()))
+            .await
+            .expect("the repository is added");
+        rig
+    }
+
+    /// A master without a repository; the git remote is there.
+    pub async fn empty() -> Self {
+        let directory = TempDir::with_prefix("pointsman-rig-").expect("a directory is made");
+        let remote = Remote::new(directory.path()).await;
+        let clock = Arc::new(ManualClock::default());
+        let path = directory.path().join("pointsman.db");
+        let store: Arc<dyn Store> = Arc::new(
+            SqliteStore::open(&path, clock.clone())
+                .await
+                .expect("the database opens"),
+        );
+        let faults = Arc::new(Faults::default());
+        let stopwatch = Arc::new(ManualStopwatch::default());
+        let chance = Arc::new(CountingChance::default());
+        let master = Master::new(
+            Parts {
+                store: Arc::new(FaultyStore::new(Arc::clone(&store), Arc::clone(&faults))),
+                clock: &clock,
+                stopwatch: &stopwatch,
+                chance: &chance,
+            },
+            directory.path(),
+        );
+        Self {
+            master,
+            store,
+            faults,
+            clock,
+            stopwatch,
+            chance,
+            remote,
+            directory,
+        }
+    }
+
+    /// Adds the repository; `ci_command` makes its one check.
+    pub async fn add_repository(
+        &self,
+        policy: Policy,
+        ci_command: Option<String>,
+    ) -> Result<Repository, pointsman_master::service::Error> {
+        let new = NewRepository {
+            name: REPOSITORY.to_owned(),
+            git_url: self.remote.url(),
+            base_ref: BASE.to_owned(),
+            label: LABEL.to_owned(),
+            ci_command,
+            policy,
+        };
+        let change = self.service().add_repository(new).await?;
+        Ok(change.into_inner())
+    }
+
+    pub fn service(&self) -> &Service {
+        &self.master.service
+    }
+
+    /// Where the database is.
+    pub fn database(&self) -> std::path::PathBuf {
+        self.directory.path().join("pointsman.db")
+    }
+
+    /// Everything in memory is gone; the same database and the same remote go on.
+    pub fn crash(&mut self) {
+        self.stopwatch = Arc::new(ManualStopwatch::default());
+        self.master = Master::new(
+            Parts {
+                store: Arc::new(FaultyStore::new(
+                    Arc::clone(&self.store),
+                    Arc::clone(&self.faults),
+                )),
+                clock: &self.clock,
+                stopwatch: &self.stopwatch,
+                chance: &self.chance,
+            },
+            self.directory.path(),
+        );
+    }
+
+    /// Closes the database as well, and opens it again.
+    pub async fn restart(&mut self) {
+        self.store.close().await;
+        self.store = Arc::new(
+            SqliteStore::open(&self.database(), self.clock.clone())
+                .await
+                .expect("the database opens again"),
+        );
+        self.crash();
+    }
+
+    /// Time passes.
+    pub fn advance(&self, by: Duration) {
+        self.clock.step(by);
+        self.stopwatch.step(by);
+    }
+
+    /// Turns every crank once, in the master's order.
+    pub async fn turn(&self) {
+        let m = &self.master;
+        for sweep in [
+            &m.scheduler as &dyn Sweep,
+            &m.reaper,
+            &m.guard,
+            &m.reconciler,
+        ] {
+            turn(sweep).await;
+        }
+        self.turn_often().await;
+    }
+
+    /// Turns the cranks that a master turns most often.
+    pub async fn turn_often(&self) {
+        let m = &self.master;
+        for sweep in [&m.ci_poller as &dyn Sweep, &m.effector] {
+            turn(sweep).await;
+        }
+    }
+
+    /// Opens an issue with the opt-in label.
+    pub async fn submit(&self, title: &str) -> WorkflowId {
+        let submitted = self
+            .service()
+            .submit_issue(REPOSITORY, title, "", true, None, PERSON)
+            .await
+            .expect("the issue is opened");
+        let row = submitted.into_inner().workflow;
+        row.expect("it has a workflow").workflow.id
+    }
+
+    /// Opens an issue again and again until that is answered.
+    pub async fn submit_until_answered(&self, title: &str) -> u64 {
+        let request = RequestId(self.chance.next());
+        for _ in 0..3 {
+            let submitted = self
+                .service()
+                .submit_issue(REPOSITORY, title, "", true, Some(request), PERSON)
+                .await;
+            if let Ok(submitted) = submitted {
+                return submitted.into_inner().number;
+            }
+        }
+        panic!("the issue was not opened");
+    }
+
+    /// Takes the opt-in label off, or gives it back.
+    pub async fn label(&self, workflow: WorkflowId, state: LabelState) {
+        let number = self.row(workflow).await.workflow.number;
+        self.service()
+            .set_label(REPOSITORY, number, LABEL, state, "a test", PERSON)
+            .await
+            .expect("the label is set");
+    }
+
+    pub async fn row(&self, workflow: WorkflowId) -> WorkflowRow {
+        let row = self.store.workflow(workflow).await;
+        row.expect("the store answers").expect("it is there")
+    }
+
+    pub async fn state(&self, workflow: WorkflowId) -> State {
+        self.row(workflow).await.workflow.state()
+    }
+
+    pub async fn view(&self, workflow: WorkflowId) -> WorkflowView {
+        let view = self.service().view_workflow(workflow).await;
+        view.expect("it is shown")
+    }
+
+    /// All workflows, oldest first.
+    pub async fn workflows(&self) -> Vec<WorkflowRow> {
+        self.store
+            .workflows(&WorkflowFilter::default(), None, 1000)
+            .await
+            .expect("the store answers")
+    }
+
+    pub async fn history(&self) -> History {
+        History::read(self).await
+    }
+
+    /// How many events of a kind the workflow has.
+    pub async fn count_events(&self, workflow: WorkflowId, kind: &str) -> usize {
+        let events = self.store.events(Some(workflow), 0, 100_000).await;
+        let events = events.expect("the store answers");
+        events.iter().filter(|event| event.kind == kind).count()
+    }
+
+    /// The newest event of a kind.
+    pub async fn event(
+        &self,
+        workflow: WorkflowId,
+        kind: &str,
+    ) -> pointsman_master::store::model::EventRow {
+        let events = self.store.events(Some(workflow), 0, 100_000).await;
+        let mut events = events.expect("the store answers");
+        events.retain(|event| event.kind == kind);
+        events.pop().expect("there is such an event")
+    }
+}
+
+/// A driver does nothing about an error either: the next turn is the retry.
+async fn turn(sweep: &dyn Sweep) -> Report {
+    sweep.run_once().await.unwrap_or_default()
+}
+
+struct Parts<'a> {
+    store: Arc<dyn Store>,
+    clock: &'a Arc<ManualClock>,
+    stopwatch: &'a Arc<ManualStopwatch>,
+    chance: &'a Arc<CountingChance>,
+}
+
+impl Master {
+    fn new(parts: Parts<'_>, directory: &std::path::Path) -> Self {
+        let forge = BuiltinForge::new(
+            Arc::clone(&parts.store),
+            parts.clock.clone(),
+            parts.chance.clone(),
+            directory.join("repositories"),
+        );
+        let ports = Ports {
+            store: parts.store,
+            forge: Arc::new(forge),
+            clock: parts.clock.clone(),
+            stopwatch: parts.stopwatch.clone(),
+            chance: parts.chance.clone(),
+            wake: Arc::new(Wake::default()),
+        };
+        let settings = Settings {
+            ci_flake_retries: 1,
+            least_ttl_seconds: 10,
+        };
+        let service = Service::new(ports, settings);
+        Self {
+            scheduler: Scheduler::new(service.clone()),
+            reaper: Reaper::new(service.clone()),
+            guard: PickupGuard::new(service.clone()),
+            reconciler: Reconciler::new(service.clone()),
+            ci_poller: CiPoller::new(service.clone()),
+            effector: Effector::new(service.clone()),
+            service,
+        }
+    }
+}
