@@ -1,5 +1,7 @@
 //! What the master says about itself: lines on standard error.
 
+use std::io::IsTerminal;
+
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
@@ -18,6 +20,7 @@ pub enum Format {
 pub(crate) fn start(filter: EnvFilter, format: Format) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     let started = match format {
         Format::Pretty => builder.try_init(),

@@ -206,7 +206,7 @@ pub(super) fn waiting(waiting: Waiting) -> v1::Waiting {
 pub(super) fn session(row: &SessionRow) -> v1::Session {
     let progress = row.progress.as_ref();
     v1::Session {
-        lease: Some(lease_key(row.lease.key)),
+        attempt_id: row.lease.key.attempt.to_string(),
         workflow_id: row.lease.workflow.to_string(),
         role: role(row.role).into(),
         tier: row.tier,
@@ -222,6 +222,7 @@ pub(super) fn session(row: &SessionRow) -> v1::Session {
         lock_ttl_seconds: row.lease.ttl_seconds,
         last_output_at: progress.and_then(|p| p.last_output_at).map(timestamp),
         log_bytes: progress.map_or(0, |p| p.log_bytes),
+        lock_fence: row.lease.key.fence.0,
     }
 }
 

@@ -108,7 +108,6 @@ impl RepositoryService for RepositoryApi {
         request: Request<SubmitIssueRequest>,
     ) -> Result<Response<SubmitIssueResponse>, Status> {
         let request = request.into_inner();
-        optional("reason", &request.reason, MAX_REASON)?;
         let change = self
             .service
             .submit_issue(
@@ -117,6 +116,7 @@ impl RepositoryService for RepositoryApi {
                 optional("body", &request.body, MAX_TEXT)?,
                 !request.unlabelled,
                 optional_id("request_id", &request.request_id)?,
+                optional("reason", &request.reason, MAX_REASON)?,
                 OPERATOR,
             )
             .await

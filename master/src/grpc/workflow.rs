@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     domain::{
+        decision::Note,
         policy::Policy,
         transitions::{OutOfBand, State, TABLE, Transition},
     },
@@ -181,6 +182,7 @@ impl WorkflowService for WorkflowApi {
                 .map(|row| describe_transition(row, &policy))
                 .collect(),
             out_of_band_events: OutOfBand::ALL.iter().map(ToString::to_string).collect(),
+            notes: Note::ALL.iter().map(ToString::to_string).collect(),
             max_attempts: policy.max_attempts(),
         }))
     }

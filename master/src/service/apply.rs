@@ -9,7 +9,7 @@ use crate::{
         decide::{decide, immediate},
         decision::{Attempts, Decision, EventKind, Input, Note, OpenEffect, Outcome},
         effect::Effect,
-        ids::{AttemptId, LeaseKey, WorkflowId},
+        ids::{AttemptId, WorkflowId},
         time::Timestamp,
     },
     store::{
@@ -277,7 +277,3 @@ pub(super) fn outcome(name: &str, detail: Value) -> AttemptOutcome {
     }
 }
 
-/// The facts of a lease, for an event.
-pub(super) fn lease_facts(key: LeaseKey) -> Value {
-    json!({ "lock_fence": key.fence.0, "lock_nonce": key.nonce.to_string() })
-}

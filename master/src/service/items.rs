@@ -54,6 +54,7 @@ impl Service {
         body: &str,
         is_labelled: bool,
         request: Option<RequestId>,
+        reason: &str,
         actor: &str,
     ) -> Result<Change<SubmittedIssue>, Error> {
         let now = self.now();
@@ -88,7 +89,7 @@ impl Service {
         };
         tx.insert_forge_item(&item).await?;
         if is_labelled {
-            let cause = Cause::new(actor, now);
+            let cause = Cause::new(actor, now).because(reason);
             self.discover(
                 tx.as_mut(),
                 &discovery(&repository, &item, Some(head)),

@@ -2,10 +2,7 @@
 
 use serde_json::json;
 
-use super::{
-    Error, Service,
-    apply::{Cause, lease_facts},
-};
+use super::{Error, Service, apply::Cause};
 use crate::{
     domain::{
         attempt::{Attempt, AttemptStatus, Role, Subject},
@@ -107,9 +104,12 @@ impl Service {
             self.fix_commit(tx, &locked, &mut attempt, check.as_ref())
                 .await?;
             let cause = Cause::new(format!("worker:{}", lease.worker), now).of(attempt.id);
-            let mut detail = lease_facts(lease.key);
-            detail["role"] = attempt.role.as_str().into();
-            detail["pickup_count"] = attempt.pickup_count.into();
+            // Without the nonce: whoever reads the history could speak for the lease.
+            let detail = json!({
+                "lock_fence": lease.key.fence.0,
+                "role": attempt.role.as_str(),
+                "pickup_count": attempt.pickup_count,
+            });
             self.note(tx, &locked, Note::AttemptLeased, detail, &cause)
                 .await?;
         }
