@@ -5,6 +5,7 @@
 //! see what was last committed; everything that is decided on is read and written in one [`Tx`]. Instants
 //! are arguments, but those of leases: they are stamped and compared by the database's own clock.
 
+#[cfg(test)]
 mod contract;
 pub mod model;
 pub mod sqlite;
