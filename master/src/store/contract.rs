@@ -43,6 +43,7 @@ macro_rules! run_contract {
             claims: higher_priority_goes_first,
             claims: the_repository_with_fewest_in_progress_goes_first,
             claims: a_batch_is_fair_inside_itself,
+            claims: roles_share_one_order,
             claims: older_ones_go_first,
             claims: an_attempt_waits_for_its_not_before,
             claims: a_workflow_that_is_not_in_the_state_of_the_role_is_left,

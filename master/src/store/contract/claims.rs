@@ -61,6 +61,21 @@ pub(crate) async fn a_batch_is_fair_inside_itself(world: &World) {
     assert_eq!(world.claim_ids(ROLE, 9).await, expected);
 }
 
+pub(crate) async fn roles_share_one_order(world: &World) {
+    let repository = world.repository("lamp").await;
+    let mut ids = Vec::new();
+    for role in [ROLE, Role::Implementer, ROLE, Role::Escalator] {
+        world.advance(SECOND);
+        ids.push(world.work(&repository, role).await.id);
+    }
+    let urgent = world.work_with(&repository, Role::Escalator, 1, |_| {});
+    ids.insert(0, urgent.await.id);
+    let offers = [Role::Escalator, Role::Implementer, ROLE].map(offer);
+    let claimed = world.claim(&world.request(offers.to_vec(), 9)).await;
+    let claimed: Vec<AttemptId> = claimed.iter().map(|c| c.attempt.id).collect();
+    assert_eq!(claimed, ids);
+}
+
 pub(crate) async fn older_ones_go_first(world: &World) {
     let repository = world.repository("lamp").await;
     let second = world.now().after(SECOND);
