@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use sqlx::{AssertSqlSafe, Executor, SqlSafeStr};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, SqlSafeStr, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
 
 use super::{SqliteStore, sql};
@@ -457,6 +457,36 @@ async fn a_policy_from_before_max_pickups_has_the_default() {
     execute(&store, "UPDATE repositories SET policy = '{}'").await;
     let spent = store.spent_attempts(None, 9).await.unwrap();
     assert_eq!(spent, [(attempt.id, attempt.workflow)]);
+}
+
+/// Against a person's shell too, which no pool holds back.
+#[tokio::test]
+async fn a_transaction_has_the_write_lock_from_its_first_read() {
+    let (_world, store) = world().await;
+    let tx = store.begin().await.unwrap();
+    let shell = SqliteConnectOptions::new()
+        .filename(store.path())
+        .busy_timeout(Duration::ZERO);
+    let mut shell = shell.connect().await.unwrap();
+    let error = shell.execute("DELETE FROM workflows").await.unwrap_err();
+    assert!(error.to_string().contains("locked"), "{error}");
+    drop(tx);
+}
+
+/// A row that an earlier version left is not this lease's.
+#[tokio::test]
+async fn progress_of_another_fence_is_not_shown() {
+    let (world, store) = world().await;
+    let repository = world.repository("lamp").await;
+    world.leased(&repository).await;
+    execute(
+        &store,
+        "INSERT INTO attempt_progress
+         SELECT attempt_id, lock_fence - 1, 'running', 1, 2, NULL, 3, 4 FROM attempt_leases",
+    )
+    .await;
+    let sessions = store.sessions(None).await.unwrap();
+    assert_eq!(sessions[0].progress, None);
 }
 
 /// Where SQLite has rolled back by itself, as it does when the disk is full, sqlx still counts a
