@@ -268,9 +268,10 @@ pub trait Tx: Send {
     /// repository with fewest attempts in progress, then age. An attempt fits where its `not_before` has
     /// passed, its workflow is in the state of its role (AWAITING_CI for checks, of the workflow's head
     /// alone) and has a head, and an offer names its role and tier with a kill budget of at most a third
-    /// of its time-to-live; the database's clock counts. Attempts that the same owner already holds under the same request id come first, as they are, and count
-    /// towards the number. Each new lease: status in_progress, fence and pickups grow by one,
-    /// `started_at` and the worker set, and the lease row inserted.
+    /// of its time-to-live; the database's clock counts. Attempts that the same owner already holds under
+    /// the same request id come first, as they are, and count towards the number. Each new lease: status
+    /// in_progress, fence and pickups grow by one, `started_at` and the worker set, and the lease row
+    /// inserted.
     async fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Error>;
     async fn set_attempt_commit(
         &mut self,
