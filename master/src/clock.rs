@@ -80,3 +80,5 @@ impl Chance for SystemChance {
         rand::random::<f64>()
     }
 }
+
+pub mod manual;

@@ -112,8 +112,8 @@ CREATE TABLE attempts (
 
 CREATE UNIQUE INDEX uq_one_live_attempt ON attempts (subject_id)
     WHERE status IN ('pending', 'in_progress');
--- One queue a priority and repository, oldest first.
-CREATE INDEX ix_attempts_pending ON attempts (priority DESC, repository_id, created_at, id)
+-- One queue a role, priority and repository, oldest first.
+CREATE INDEX ix_attempts_pending ON attempts (role, priority DESC, repository_id, created_at, id)
     WHERE status = 'pending';
 CREATE INDEX ix_attempts_in_progress ON attempts (repository_id) WHERE status = 'in_progress';
 CREATE INDEX ix_attempts_workflow ON attempts (workflow_id, id);

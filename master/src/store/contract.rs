@@ -1,1 +1,103 @@
-//! The contract suite.
+//! The contract suite: what each database must do, written once.
+//!
+//! A database brings a [`Database`], an empty store whose clock the test moves, and runs the list with
+//! [`run_contract`]. Nothing here knows which one it is. Locks, migrations and damaged rows are each
+//! database's own, and tested beside it.
+
+pub(crate) mod attempts;
+pub(crate) mod claims;
+pub(crate) mod forge;
+pub(crate) mod leases;
+pub(crate) mod races;
+pub(crate) mod rows;
+pub(crate) mod sweeps;
+mod world;
+
+pub(crate) use world::{Database, World, progress};
+
+/// Makes one test of each sentence of the contract. `$database` is a future of a [`Database`].
+macro_rules! run_contract {
+    ($database:expr) => {
+        $crate::store::contract::run_contract! { @each $database;
+            rows: a_repository_is_read_as_it_was_written,
+            rows: repositories_are_listed_by_name_by_page,
+            rows: a_repository_name_is_unique,
+            rows: a_workflow_is_read_as_it_was_written,
+            rows: a_moved_workflow_is_read_as_it_was_written,
+            rows: an_update_of_an_old_version_loses_the_race,
+            rows: state_since_moves_with_the_state_alone,
+            rows: an_item_has_one_live_workflow,
+            rows: live_workflows_are_counted_past_discovered,
+            rows: workflows_are_filtered_and_paged,
+            rows: the_newest_workflow_of_an_item_is_found,
+            rows: a_poll_is_set_beside_the_version,
+            rows: events_are_ordered_and_paged,
+            rows: a_worker_is_put_and_replaced,
+            rows: an_effect_is_open_once_a_workflow,
+            rows: an_effect_is_updated_while_it_is_open,
+            attempts: an_attempt_is_read_as_it_was_written,
+            attempts: a_subject_has_one_live_attempt,
+            attempts: live_attempts_are_those_that_the_domain_calls_live,
+            attempts: the_newest_attempts_come_oldest_first,
+            attempts: an_old_fence_is_not_written,
+            claims: higher_priority_goes_first,
+            claims: the_repository_with_fewest_in_progress_goes_first,
+            claims: a_batch_is_fair_inside_itself,
+            claims: roles_share_one_order,
+            claims: older_ones_go_first,
+            claims: an_attempt_waits_for_its_not_before,
+            claims: a_workflow_that_is_not_in_the_state_of_the_role_is_left,
+            claims: a_workflow_without_a_head_is_left,
+            claims: checks_run_while_ci_is_awaited,
+            claims: checks_of_an_earlier_head_are_left,
+            claims: a_kill_budget_takes_a_third_at_most,
+            claims: tiers_and_roles_must_be_offered,
+            claims: the_first_offer_that_fits_is_used,
+            claims: a_repeated_request_answers_the_same_and_counts,
+            claims: another_request_or_owner_gets_other_work,
+            claims: fences_grow_and_never_restart,
+            claims: a_lease_is_written_with_the_attempt,
+            claims: those_that_do_not_fit_hold_up_nobody,
+            claims: no_more_is_leased_than_nonces_are_given,
+            leases: beats_prolong_and_never_shorten,
+            leases: a_beat_counts_from_its_age,
+            leases: the_youngest_of_two_beats_counts,
+            leases: beats_of_other_keys_and_owners_are_not_answered,
+            leases: a_lease_is_stale_past_its_own_time_to_live_and_margin,
+            leases: stale_leases_are_paged,
+            leases: a_late_beat_saves_a_lease_from_the_reaper,
+            leases: a_stale_lease_is_deleted_once,
+            leases: a_lease_is_deleted_by_its_key_alone,
+            leases: a_lease_is_marked_unconfirmed,
+            leases: progress_is_kept_of_the_present_lease_alone,
+            leases: sessions_and_leases_are_listed_by_worker,
+            sweeps: due_effects_leave_paused_workflows_out,
+            sweeps: polls_of_ci_are_due_without_an_open_effect,
+            sweeps: discovered_workflows_are_without_work,
+            sweeps: a_state_with_a_role_needs_an_attempt_or_an_effect,
+            sweeps: a_check_needs_a_conclusion_or_an_attempt,
+            sweeps: resting_workflows_need_no_work,
+            sweeps: workflows_without_work_are_paged,
+            sweeps: spent_attempts_are_told_by_policy,
+            forge: an_item_is_read_as_it_was_written,
+            forge: a_request_makes_one_item,
+            forge: a_branch_has_one_open_pull_request,
+            forge: items_are_numbered_a_repository,
+            forge: open_items_with_a_label_are_paged,
+            forge: the_newest_run_of_each_check_counts,
+            races: a_dropped_transaction_leaves_nothing,
+            races: reads_see_what_was_committed_alone,
+            races: concurrent_writers_lose_no_update,
+            races: concurrent_claims_lease_each_attempt_once,
+            races: a_closed_store_is_unavailable,
+        }
+    };
+    (@each $database:expr; $($module:ident: $name:ident,)+) => {$(
+        #[tokio::test]
+        async fn $name() {
+            let world = $crate::store::contract::World::new($database.await);
+            $crate::store::contract::$module::$name(&world).await;
+        }
+    )+};
+}
+pub(crate) use run_contract;

@@ -5,6 +5,7 @@
 //! see what was last committed; everything that is decided on is read and written in one [`Tx`]. Instants
 //! are arguments, but those of leases: they are stamped and compared by the database's own clock.
 
+#[cfg(test)]
 mod contract;
 pub mod model;
 pub mod sqlite;
@@ -265,11 +266,12 @@ pub trait Tx: Send {
 
     /// Leases up to `request.nonces.len()` pending attempts that fit, in the order: priority, then the
     /// repository with fewest attempts in progress, then age. An attempt fits where its `not_before` has
-    /// passed, its workflow is in the state of its role (AWAITING_CI for checks) and has a head, and an
-    /// offer names its role and tier with a kill budget of at most a third of its time-to-live. Attempts
-    /// that the same owner already holds under the same request id come first, as they are, and count
-    /// towards the number. Each new lease: status in_progress, fence and pickups grow by one,
-    /// `started_at` and the worker set, and the lease row inserted.
+    /// passed, its workflow is in the state of its role (AWAITING_CI for checks, of the workflow's head
+    /// alone) and has a head, and an offer names its role and tier with a kill budget of at most a third
+    /// of its time-to-live; the database's clock counts. Attempts that the same owner already holds under
+    /// the same request id come first, as they are, and count towards the number. Each new lease: status
+    /// in_progress, fence and pickups grow by one, `started_at` and the worker set, and the lease row
+    /// inserted.
     async fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Error>;
     async fn set_attempt_commit(
         &mut self,

@@ -1,21 +1,20 @@
 //! Claiming: which pending attempts are leased, in which order.
 //!
-//! Priorities from the highest down; inside one, a queue a repository, oldest first. Each slot goes to
-//! the head of the queue whose repository has fewest attempts in progress, those that this claim leases
-//! included. Queues are read by page, past what does not fit, so that a row at the head that nobody asked
-//! for holds up nobody behind it. SQL leaves out what is not due or not in the state of its role; tiers
-//! and kill budgets are compared here, with the domain's own rule.
+//! Priorities from the highest down; inside one, a queue a role and repository, oldest first. Each slot
+//! goes to the head of a queue whose repository has fewest attempts in progress, those that this claim
+//! leases included. Queues are read by page, past what does not fit, so that a row at the head that
+//! nobody asked for holds up nobody behind it. SQL leaves out what is not due or not in the state of its
+//! role; tiers and kill budgets are compared here, with the domain's own rule.
 
 use std::collections::{HashMap, VecDeque};
 
-use serde::Serialize;
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
 use super::{
     attempts::{self, select_attempt},
     error::{During, one_row},
     leases,
-    rows::{Columns, Values},
+    rows::Columns,
 };
 use crate::{
     domain::{
@@ -30,9 +29,9 @@ use crate::{
     },
 };
 
-/// Candidates of one queue that are read at once. About what one worker has free; a queue whose head
-/// does not fit costs one more read each time.
-const PAGE: u32 = 16;
+/// Candidates of one queue that are read at once. More than one queue gives to one claim as a rule, and
+/// few enough to be read from each of many queues.
+const PAGE: u32 = 8;
 
 const REPEATED: &str = "
 SELECT attempt_id
@@ -48,24 +47,30 @@ WHERE status = 'in_progress'
 GROUP BY repository_id";
 
 const NEXT_PRIORITY: &str = "
-SELECT MAX(priority) AS priority
-FROM attempts
-WHERE status = 'pending'
-  AND priority < $1";
+SELECT MAX((
+  SELECT MAX(a.priority)
+  FROM attempts a
+  WHERE a.status = 'pending'
+    AND a.role = roles.value
+    AND a.priority < $1
+)) AS priority
+FROM json_each($2) AS roles";
 
 // One look at the index a repository, however many attempts are pending.
-const QUEUES: &str = "
+const REPOSITORIES: &str = "
 WITH RECURSIVE queues (repository_id) AS (
   SELECT MIN(repository_id)
   FROM attempts
   WHERE status = 'pending'
-    AND priority = $1
+    AND role = $1
+    AND priority = $2
   UNION ALL
   SELECT (
     SELECT MIN(a.repository_id)
     FROM attempts a
     WHERE a.status = 'pending'
-      AND a.priority = $1
+      AND a.role = $1
+      AND a.priority = $2
       AND a.repository_id > queues.repository_id
   )
   FROM queues
@@ -75,25 +80,21 @@ SELECT repository_id
 FROM queues
 WHERE repository_id IS NOT NULL";
 
-const CANDIDATES: &str = select_attempt!(
+pub(super) const CANDIDATES: &str = select_attempt!(
     "
 JOIN workflows w ON w.id = a.workflow_id
 WHERE a.status = 'pending'
-  AND a.priority = $1
-  AND a.repository_id = $2
-  AND (a.created_at, a.id) > ($3, $4)
-  AND (a.not_before IS NULL OR a.not_before <= $5)
+  AND a.role = $1
+  AND a.priority = $2
+  AND a.repository_id = $3
+  AND (a.created_at, a.id) > ($4, $5)
+  AND (a.not_before IS NULL OR a.not_before <= $6)
+  AND w.state = $7
   AND w.head_sha IS NOT NULL
   -- A check of an earlier head tells nothing any more.
   AND (a.check_id IS NULL OR c.commit_sha = w.head_sha)
-  AND EXISTS (
-    SELECT 1
-    FROM json_each($6)
-    WHERE value ->> 'role' = a.role
-      AND value ->> 'state' = w.state
-  )
 ORDER BY a.created_at, a.id
-LIMIT $7"
+LIMIT $8"
 );
 
 const LEASE: &str = "
@@ -110,30 +111,18 @@ pub(super) const STATEMENTS: &[&str] = &[
     REPEATED,
     IN_PROGRESS,
     NEXT_PRIORITY,
-    QUEUES,
+    REPOSITORIES,
     CANDIDATES,
     LEASE,
 ];
 
-/// Where a workflow must be for a role to be leased.
-#[derive(Serialize)]
-struct Place {
-    role: &'static str,
-    state: &'static str,
-}
-
-/// The places of the roles that are offered.
-fn places(offers: &[Offer]) -> Vec<Place> {
-    let checks = (State::AwaitingCi, Role::Ci);
+/// Where a workflow must be for each role that is offered to be leased.
+fn places(offers: &[Offer]) -> Vec<(Role, State)> {
     State::ALL
         .iter()
-        .filter_map(|&state| Some((state, state.role()?)))
-        .chain([checks])
-        .filter(|(_, role)| offers.iter().any(|offer| offer.role == *role))
-        .map(|(state, role)| Place {
-            role: role.as_str(),
-            state: state.as_str(),
-        })
+        .filter_map(|&state| Some((state.role()?, state)))
+        .chain([(Role::Ci, State::AwaitingCi)])
+        .filter(|(role, _)| offers.iter().any(|offer| offer.role == *role))
         .collect()
 }
 
@@ -157,18 +146,18 @@ pub(super) async fn claim(
         return Ok(claimed);
     }
     let mut nonces = nonces.into_iter();
-    let places = Values {
-        table: "attempts",
-        id: &request.request,
-    }
-    .json("role", &places(&request.offers))?;
+    let places = places(&request.offers);
     let mut in_progress = in_progress(connection).await?;
     let mut below = i64::from(i32::MAX) + 1;
-    while let Some(priority) = next_priority(connection, below).await? {
+    while let Some(priority) = next_priority(connection, &places, below).await? {
         below = priority;
-        let mut queues = queues(connection, priority).await?;
-        for queue in &mut queues {
-            queue.fill(connection, request, &places, now).await?;
+        let mut queues = Vec::new();
+        for &place in &places {
+            for repository in repositories(connection, place.0, priority).await? {
+                let mut queue = Queue::new(place, priority, repository);
+                queue.fill(connection, request, now).await?;
+                queues.push(queue);
+            }
         }
         while let Some(queue) = fairest(&mut queues, &in_progress) {
             let Some(nonce) = nonces.next() else {
@@ -178,7 +167,7 @@ pub(super) async fn claim(
                 continue;
             };
             *in_progress.entry(queue.repository).or_default() += 1;
-            queue.fill(connection, request, &places, now).await?;
+            queue.fill(connection, request, now).await?;
             claimed.push(lease(connection, request, attempt, profile, nonce, now).await?);
         }
     }
@@ -230,20 +219,42 @@ async fn in_progress(
 
 async fn next_priority(
     connection: &mut SqliteConnection,
+    places: &[(Role, State)],
     below: i64,
 ) -> Result<Option<i64>, Error> {
+    let roles: Vec<&str> = places.iter().map(|(role, _)| role.as_str()).collect();
     let row = sqlx::query(NEXT_PRIORITY)
         .bind(below)
+        .bind(serde_json::Value::from(roles).to_string())
         .fetch_one(connection)
         .await
         .during("find the next priority")?;
     Columns::new(&row, "attempts", "priority").number_option("priority")
 }
 
-/// Pending attempts of one repository at one priority, oldest first.
-struct Queue {
-    repository: RepositoryId,
+async fn repositories(
+    connection: &mut SqliteConnection,
+    role: Role,
     priority: i64,
+) -> Result<Vec<RepositoryId>, Error> {
+    sqlx::query(REPOSITORIES)
+        .bind(role.as_str())
+        .bind(priority)
+        .fetch_all(connection)
+        .await
+        .during("list queues")?
+        .iter()
+        .map(|row| Columns::new(row, "attempts", "repository_id").parsed("repository_id"))
+        .collect()
+}
+
+/// Pending attempts in one role of one repository at one priority, oldest first.
+struct Queue {
+    role: Role,
+    /// Where their workflows must be.
+    state: State,
+    priority: i64,
+    repository: RepositoryId,
     /// Those that fit and come next, with the profile that each would run by.
     heads: VecDeque<(Attempt, String)>,
     /// The last one that was read.
@@ -251,37 +262,28 @@ struct Queue {
     has_more: bool,
 }
 
-async fn queues(connection: &mut SqliteConnection, priority: i64) -> Result<Vec<Queue>, Error> {
-    sqlx::query(QUEUES)
-        .bind(priority)
-        .fetch_all(connection)
-        .await
-        .during("list queues")?
-        .iter()
-        .map(|row| {
-            Ok(Queue {
-                repository: Columns::new(row, "attempts", "repository_id")
-                    .parsed("repository_id")?,
-                priority,
-                heads: VecDeque::new(),
-                after: (i64::MIN, String::new()),
-                has_more: true,
-            })
-        })
-        .collect()
-}
-
 impl Queue {
+    fn new((role, state): (Role, State), priority: i64, repository: RepositoryId) -> Self {
+        Self {
+            role,
+            state,
+            priority,
+            repository,
+            heads: VecDeque::new(),
+            after: (i64::MIN, String::new()),
+            has_more: true,
+        }
+    }
+
     /// Reads on until there is one that fits, or no more.
     async fn fill(
         &mut self,
         connection: &mut SqliteConnection,
         request: &ClaimRequest,
-        places: &str,
         now: Timestamp,
     ) -> Result<(), Error> {
         while self.heads.is_empty() && self.has_more {
-            let rows = self.page(connection, places, now).await?;
+            let rows = self.page(connection, now).await?;
             self.has_more = rows.len() >= PAGE as usize;
             for row in &rows {
                 let attempt = attempts::from_row(row)?.attempt;
@@ -297,16 +299,16 @@ impl Queue {
     async fn page(
         &self,
         connection: &mut SqliteConnection,
-        places: &str,
         now: Timestamp,
     ) -> Result<Vec<SqliteRow>, Error> {
         sqlx::query(CANDIDATES)
+            .bind(self.role.as_str())
             .bind(self.priority)
             .bind(self.repository.to_string())
             .bind(self.after.0)
             .bind(self.after.1.clone())
             .bind(now.0)
-            .bind(places.to_owned())
+            .bind(self.state.as_str())
             .bind(PAGE)
             .fetch_all(connection)
             .await

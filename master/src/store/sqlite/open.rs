@@ -1,6 +1,10 @@
 //! Opening and closing.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use sqlx::{
     Connection, Sqlite, SqlitePool, Transaction,
@@ -29,6 +33,7 @@ const MAX_READERS: u32 = 4;
 
 /// A database in one file.
 pub struct SqliteStore {
+    path: PathBuf,
     writer: SqlitePool,
     readers: SqlitePool,
     clock: Arc<dyn Clock>,
@@ -80,6 +85,7 @@ impl SqliteStore {
             .await
             .during(OPERATION)?;
         Ok(Self {
+            path: path.to_owned(),
             writer,
             readers,
             clock,
@@ -111,6 +117,11 @@ impl SqliteStore {
 
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The database's file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     #[cfg(test)]
