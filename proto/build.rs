@@ -16,7 +16,9 @@ const FILES: [&str; 5] = [
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=pointsman");
     let descriptors = protox::compile(FILES, ["."])?;
-    let out = env::var_os("OUT_DIR").map(PathBuf::from).ok_or("OUT_DIR is not set")?;
+    let out = env::var_os("OUT_DIR")
+        .map(PathBuf::from)
+        .ok_or("OUT_DIR is not set")?;
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure().compile_fds(descriptors)?;
     Ok(())

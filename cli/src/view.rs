@@ -281,8 +281,8 @@ impl From<v1::Event> for Event {
 /// One harness that runs, or is about to.
 #[derive(Debug, Serialize)]
 pub(crate) struct Session {
-    pub(crate) attempt_id: Option<String>,
-    pub(crate) lock_fence: Option<u64>,
+    pub(crate) attempt_id: String,
+    pub(crate) lock_fence: u64,
     pub(crate) workflow_id: String,
     pub(crate) role: Option<String>,
     pub(crate) tier: u32,
@@ -301,14 +301,9 @@ pub(crate) struct Session {
 impl From<v1::Session> for Session {
     fn from(session: v1::Session) -> Self {
         let has_process = session.subprocess_pid != 0;
-        // The nonce stays out: who knows it could speak for the lease.
-        let (attempt_id, lock_fence) = session
-            .lease
-            .map(|lease| (lease.attempt_id, lease.lock_fence))
-            .unzip();
         Self {
-            attempt_id,
-            lock_fence,
+            attempt_id: session.attempt_id,
+            lock_fence: session.lock_fence,
             workflow_id: session.workflow_id,
             role: name::role(session.role),
             tier: session.tier,
@@ -516,13 +511,10 @@ mod tests {
     }
 
     #[test]
-    fn a_session_shows_no_nonce() {
+    fn a_session_names_its_process() {
         let session = v1::Session {
-            lease: Some(v1::LeaseKey {
-                attempt_id: "a".to_owned(),
-                lock_fence: 4,
-                lock_nonce: "secret".to_owned(),
-            }),
+            attempt_id: "a".to_owned(),
+            lock_fence: 4,
             subprocess_pid: 12,
             subprocess_starttime: 34,
             ..v1::Session::default()
@@ -533,7 +525,6 @@ mod tests {
             (&json!(4), &json!(12))
         );
         assert_eq!(json["subprocess_starttime"], json!(34));
-        assert!(!json.to_string().contains("secret"));
     }
 
     #[test]

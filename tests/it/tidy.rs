@@ -69,13 +69,13 @@ fn sources() -> Vec<Source> {
 }
 
 fn collect(directory: &Path, name: &str, found: &mut Vec<Source>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
+    for entry in std::fs::read_dir(directory).expect("a directory of sources") {
+        let entry = entry.expect("an entry of a directory");
         let path = format!("{name}/{}", entry.file_name().to_string_lossy());
-        if entry.file_type().unwrap().is_dir() {
+        if entry.path().is_dir() {
             collect(&entry.path(), &path, found);
         } else if path.ends_with(".rs") {
-            let text = std::fs::read_to_string(entry.path()).unwrap();
+            let text = std::fs::read_to_string(entry.path()).expect("a source is text");
             found.push(Source { path, text });
         }
     }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     domain::decision::LabelState,
-    service::{NewRepository, Service},
+    service::{NewIssue, NewRepository, Service},
 };
 
 /// The base branch of a repository that names none.
@@ -108,17 +108,17 @@ impl RepositoryService for RepositoryApi {
         request: Request<SubmitIssueRequest>,
     ) -> Result<Response<SubmitIssueResponse>, Status> {
         let request = request.into_inner();
+        let reason = optional("reason", &request.reason, MAX_REASON)?;
+        let new = NewIssue {
+            repository: repository_name("repository", &request.repository)?,
+            title: line("title", &request.title, MAX_TITLE)?,
+            body: optional("body", &request.body, MAX_TEXT)?,
+            is_labelled: !request.unlabelled,
+            request: optional_id("request_id", &request.request_id)?,
+        };
         let change = self
             .service
-            .submit_issue(
-                repository_name("repository", &request.repository)?,
-                line("title", &request.title, MAX_TITLE)?,
-                optional("body", &request.body, MAX_TEXT)?,
-                !request.unlabelled,
-                optional_id("request_id", &request.request_id)?,
-                optional("reason", &request.reason, MAX_REASON)?,
-                OPERATOR,
-            )
+            .submit_issue(new, reason, OPERATOR)
             .await
             .map_err(|error| status(&error))?;
         let changed = change.is_changed();

@@ -276,4 +276,3 @@ pub(super) fn outcome(name: &str, detail: Value) -> AttemptOutcome {
         detail,
     }
 }
-

@@ -15,6 +15,18 @@ use crate::{
     },
 };
 
+/// An issue to be opened on the built-in forge.
+#[derive(Debug, Clone, Copy)]
+pub struct NewIssue<'a> {
+    pub repository: &'a str,
+    pub title: &'a str,
+    pub body: &'a str,
+    /// With the opt-in label.
+    pub is_labelled: bool,
+    /// A call that may be repeated.
+    pub request: Option<RequestId>,
+}
+
 /// An issue that was opened, with its workflow where it carries the label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubmittedIssue {
@@ -45,29 +57,24 @@ pub(super) struct Discovery<'a> {
 }
 
 impl Service {
-    /// Opens an issue, with the opt-in label if `is_labelled`. The same `request` again answers with the
-    /// same issue.
+    /// Opens an issue. The same request again answers with the same issue.
     pub async fn submit_issue(
         &self,
-        repository: &str,
-        title: &str,
-        body: &str,
-        is_labelled: bool,
-        request: Option<RequestId>,
+        new: NewIssue<'_>,
         reason: &str,
         actor: &str,
     ) -> Result<Change<SubmittedIssue>, Error> {
         let now = self.now();
-        let repository = self.repository_named(repository).await?;
+        let repository = self.repository_named(new.repository).await?;
         let head = self.base_tip(&repository).await?;
         let mut tx = self.store().begin().await?;
-        if let Some(request) = request
+        if let Some(request) = new.request
             && let Some(item) = tx.forge_item_by_request(request).await?
         {
             drop(tx);
             return self.submitted(item).await.map(Change::Unchanged);
         }
-        let labels = if is_labelled {
+        let labels = if new.is_labelled {
             vec![repository.label.clone()]
         } else {
             Vec::new()
@@ -76,19 +83,19 @@ impl Service {
             repository: repository.id,
             number: tx.next_item_number(repository.id).await?,
             kind: Kind::Issue,
-            title: title.to_owned(),
-            body: body.to_owned(),
+            title: new.title.to_owned(),
+            body: new.body.to_owned(),
             labels,
             is_open: true,
             head_ref: None,
             base_ref: repository.base_ref.clone(),
             merged_commit: None,
-            request,
+            request: new.request,
             created_at: now,
             updated_at: now,
         };
         tx.insert_forge_item(&item).await?;
-        if is_labelled {
+        if new.is_labelled {
             let cause = Cause::new(actor, now).because(reason);
             self.discover(
                 tx.as_mut(),

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub use beats::Stop;
 pub use complete::{Completed, Completion};
-pub use items::{LabelChange, SubmittedIssue};
+pub use items::{LabelChange, NewIssue, SubmittedIssue};
 pub use leasing::{Claim, Grant};
 pub use observe::Observed;
 pub use reading::WorkflowView;

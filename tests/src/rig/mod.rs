@@ -4,6 +4,7 @@
 //! Turned by hand: both clocks, the sweeps, and the worker ([`FakeWorker`]), which makes real commits and
 //! pushes them to its leases' refs. [`Rig::crash`] drops everything that lives in memory.
 
+pub mod drive;
 pub mod faulty_store;
 pub mod history;
 pub mod remote;
@@ -23,7 +24,7 @@ use pointsman_master::{
         transitions::State,
     },
     forge::builtin::BuiltinForge,
-    service::{NewRepository, Ports, Service, Settings, WorkflowView, wake::Wake},
+    service::{NewIssue, NewRepository, Ports, Service, Settings, WorkflowView, wake::Wake},
     store::{
         Store,
         model::{Repository, WorkflowFilter, WorkflowRow},
@@ -209,7 +210,7 @@ impl Rig {
     pub async fn submit(&self, title: &str) -> WorkflowId {
         let submitted = self
             .service()
-            .submit_issue(REPOSITORY, title, "", true, None, PERSON)
+            .submit_issue(issue(title, None), "", PERSON)
             .await
             .expect("the issue is opened");
         let row = submitted.into_inner().workflow;
@@ -222,7 +223,7 @@ impl Rig {
         for _ in 0..3 {
             let submitted = self
                 .service()
-                .submit_issue(REPOSITORY, title, "", true, Some(request), PERSON)
+                .submit_issue(issue(title, Some(request)), "", PERSON)
                 .await;
             if let Ok(submitted) = submitted {
                 return submitted.into_inner().number;
@@ -328,5 +329,16 @@ impl Master {
             effector: Effector::new(service.clone()),
             service,
         }
+    }
+}
+
+/// An issue that carries the opt-in label.
+fn issue(title: &str, request: Option<RequestId>) -> NewIssue<'_> {
+    NewIssue {
+        repository: REPOSITORY,
+        title,
+        body: "",
+        is_labelled: true,
+        request,
     }
 }
