@@ -2,4 +2,5 @@
 
 mod tidy;
 
+mod rig_label;
 mod rig_steps;
