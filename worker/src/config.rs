@@ -8,12 +8,11 @@ mod raw;
 
 use std::{path::PathBuf, time::Duration};
 
-use tonic::transport::Endpoint;
-
 use crate::{
     Args,
     assignment::Role,
     harness::profile::{Limits, Profile},
+    master::Address,
     telemetry,
 };
 
@@ -21,7 +20,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// Masters, in order of preference; at least one.
-    pub(crate) masters: Vec<Endpoint>,
+    pub(crate) masters: Vec<Address>,
     pub(crate) state_dir: PathBuf,
     /// A label for people.
     pub(crate) name: String,

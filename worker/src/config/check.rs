@@ -8,7 +8,6 @@ use std::{
 
 use clap::ValueEnum;
 use jiff::SignedDuration;
-use tonic::transport::Endpoint;
 
 use super::{
     Config, Environment, Error,
@@ -17,6 +16,7 @@ use super::{
 use crate::{
     assignment::Role,
     harness::profile::{Limits, Profile, Variable},
+    master::Address,
     process::host,
     telemetry,
 };
@@ -122,29 +122,23 @@ fn check_profile(
     })
 }
 
-fn masters(urls: &[String]) -> Result<Vec<Endpoint>, Error> {
-    let endpoints: Vec<_> = urls
+fn masters(urls: &[String]) -> Result<Vec<Address>, Error> {
+    let addresses: Vec<_> = urls
         .iter()
-        .map(|url| endpoint(url))
+        .map(|url| address(url))
         .collect::<Result<_, _>>()?;
-    if endpoints.is_empty() {
+    if addresses.is_empty() {
         return Err(invalid(
             "masters",
             "needs at least one URL, as http://127.0.0.1:7070",
         ));
     }
-    Ok(endpoints)
+    Ok(addresses)
 }
 
-fn endpoint(url: &str) -> Result<Endpoint, Error> {
-    let bad = || invalid("masters", &format!("takes http://HOST:PORT, not {url:?}"));
-    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| bad())?;
-    let is_http = endpoint.uri().scheme_str() == Some("http");
-    if is_http && endpoint.uri().authority().is_some() {
-        Ok(endpoint)
-    } else {
-        Err(bad())
-    }
+fn address(url: &str) -> Result<Address, Error> {
+    Address::parse(url)
+        .ok_or_else(|| invalid("masters", &format!("takes http://HOST:PORT, not {url:?}")))
 }
 
 /// Absolute, since harnesses run in other directories.

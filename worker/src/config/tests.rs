@@ -72,8 +72,8 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     assert_eq!(config.capacity, 4);
     assert_eq!(config.name, "flag");
     assert_eq!(config.profiles[0].limits.timeout, Duration::from_secs(7));
-    let masters: Vec<_> = config.masters.iter().map(|m| m.uri().to_string()).collect();
-    assert_eq!(masters, ["http://a:1/", "http://b:2/"]);
+    let masters = format!("{:?}", config.masters);
+    assert_eq!(masters, "[http://a:1/, http://b:2/]");
 }
 
 #[test]

@@ -14,7 +14,8 @@ use crate::{
     text::head,
 };
 
-/// Most bytes of a result file. The schemas bound each text to 20,000 characters.
+/// Most bytes of a result file. The schemas bound each text to 16,000 characters, which is
+/// less than the 65,536 bytes that a master takes, and allow no zero characters, which it refuses.
 pub(crate) const RESULT_MAX: u64 = 256 * 1024;
 
 /// Most bytes of what is quoted of a wrong result.

@@ -370,16 +370,21 @@ impl Outcome {
                 log_tail,
             } => complete_request::Outcome::CheckResult(v1::CheckResult {
                 exit_status: *exit_status,
-                log_tail: tail(log_tail, LOG_TAIL_MAX, ""),
+                log_tail: tail(&without_zeros(log_tail), LOG_TAIL_MAX, ""),
             }),
             Self::Failure { class, message } => {
                 complete_request::Outcome::InfrastructureError(v1::InfrastructureError {
                     class: to_class(*class).into(),
-                    message: head(message, MESSAGE_MAX, ""),
+                    message: head(&without_zeros(message), MESSAGE_MAX, ""),
                 })
             }
         }
     }
+}
+
+/// Logs can hold zero bytes, and no text on the wire may.
+fn without_zeros(text: &str) -> String {
+    text.replace('\0', " ")
 }
 
 const fn to_class(class: FailureClass) -> Class {

@@ -6,7 +6,7 @@
 
 mod convert;
 
-use std::{future::Future, sync::Mutex, time::Duration};
+use std::{fmt, future::Future, sync::Mutex, time::Duration};
 
 use pointsman_proto::v1::{self, worker_service_client::WorkerServiceClient as WorkerClient};
 use tokio::{sync::mpsc, time::timeout};
@@ -46,6 +46,26 @@ const BEATS_UNSENT: usize = 4;
 /// Bounds of what a master may ask for, against a worker that never or always beats.
 const BEAT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const BEAT_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// Where a master listens.
+#[derive(Clone)]
+pub(crate) struct Address(Endpoint);
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.uri())
+    }
+}
+
+impl Address {
+    /// `None` where `url` is not `http://HOST:PORT`.
+    pub(crate) fn parse(url: &str) -> Option<Self> {
+        let endpoint = Endpoint::from_shared(url.to_owned()).ok()?;
+        let uri = endpoint.uri();
+        let is_usable = uri.scheme_str() == Some("http") && uri.authority().is_some();
+        is_usable.then_some(Self(endpoint))
+    }
+}
 
 /// Why a call had no answer that helps.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +140,7 @@ pub(crate) struct Caller {
 /// Calls to whichever master is up.
 pub(crate) struct Masters {
     caller: Caller,
-    endpoints: Vec<Endpoint>,
+    addresses: Vec<Address>,
     current: Mutex<Current>,
 }
 
@@ -146,15 +166,15 @@ pub(crate) struct Answer {
 }
 
 impl Masters {
-    /// Nothing is connected before the first call. `endpoints` is not empty.
-    pub(crate) fn new(caller: Caller, endpoints: Vec<Endpoint>) -> Self {
+    /// Nothing is connected before the first call. `addresses` is not empty.
+    pub(crate) fn new(caller: Caller, addresses: Vec<Address>) -> Self {
         let current = Current {
             generation: 0,
-            client: connect(&endpoints, 0),
+            client: connect(&addresses, 0),
         };
         Self {
             caller,
-            endpoints,
+            addresses,
             current: Mutex::new(current),
         }
     }
@@ -312,7 +332,7 @@ impl Masters {
             let next = generation.wrapping_add(1);
             *current = Current {
                 generation: next,
-                client: connect(&self.endpoints, next),
+                client: connect(&self.addresses, next),
             };
         }
     }
@@ -342,8 +362,9 @@ impl BeatStream {
     }
 }
 
-fn connect(endpoints: &[Endpoint], generation: usize) -> WorkerClient<Channel> {
-    let endpoint = endpoints[generation % endpoints.len()]
+fn connect(addresses: &[Address], generation: usize) -> WorkerClient<Channel> {
+    let endpoint = addresses[generation % addresses.len()]
+        .0
         .clone()
         .connect_timeout(CONNECT_DEADLINE)
         .http2_keep_alive_interval(KEEPALIVE)

@@ -113,6 +113,8 @@ fn a_verdict_with_missing_strange_or_wrong_fields_is_refused() {
         json!({"verdict": "changed", "summary": ""}),
         json!({"verdict": "changed", "summary": 1}),
         json!({"verdict": "changed", "summary": "s", "commit": "abc"}),
+        json!({"verdict": "changed", "summary": "a\0b"}),
+        json!({"verdict": "changed", "summary": "x".repeat(16_001)}),
         json!({"verdict": "conflict", "paths": []}),
         json!({"summary": "s"}),
         json!(["changed"]),
@@ -123,6 +125,8 @@ fn a_verdict_with_missing_strange_or_wrong_fields_is_refused() {
         let error = parse_json(&document, Role::Implementer, Kind::Issue).unwrap_err();
         assert!(matches!(error, Error::NoFit { .. }), "{document}: {error}");
     }
+    let edge = json!({"verdict": "changed", "summary": format!("a\nb{}", "é".repeat(15_997))});
+    assert!(parse_json(&edge, Role::Implementer, Kind::Issue).is_ok());
     let tier = json!({"verdict": "ready", "tier": -1, "plan": "p"});
     assert!(parse_json(&tier, Role::Estimator, Kind::Issue).is_err());
 }

@@ -75,13 +75,13 @@ fn texts_on_the_wire_are_bounded() {
     assert_eq!(error.message.len(), MESSAGE_MAX);
     let check = Outcome::Check {
         exit_status: 1,
-        log_tail: format!("{}end", "x".repeat(LOG_TAIL_MAX)),
+        log_tail: format!("{}\0end", "x".repeat(LOG_TAIL_MAX)),
     };
     let complete_request::Outcome::CheckResult(result) = check.to_wire() else {
         panic!("{check:?}");
     };
     assert_eq!(result.log_tail.len(), LOG_TAIL_MAX);
-    assert!(result.log_tail.ends_with("xend"));
+    assert!(result.log_tail.ends_with("x end"));
 }
 
 #[test]
