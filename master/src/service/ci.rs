@@ -27,7 +27,7 @@ impl Service {
         let Some(row) = self.waiting_for_ci(workflow).await? else {
             return Ok(false);
         };
-        if self.refresh(&row).await? {
+        if self.refresh(workflow).await? {
             return Ok(true);
         }
         let Some(head) = row.workflow.progress().head.clone() else {

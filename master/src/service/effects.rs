@@ -36,11 +36,8 @@ impl Service {
 
     /// Carries out one effect as far as it goes now. False: it is still open.
     pub async fn carry_out(&self, effect: &OpenEffectRow) -> Result<bool, Error> {
-        let Some(row) = self.store().workflow(effect.workflow).await? else {
-            return Ok(false);
-        };
         // A fresh look: what was closed, merged or unlabelled meanwhile wants no side effect.
-        let tried = match self.refresh(&row).await {
+        let tried = match self.refresh(effect.workflow).await {
             Ok(_) => self.try_if_still_wanted(effect).await,
             Err(error) => Err(error),
         };

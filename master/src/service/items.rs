@@ -10,7 +10,7 @@ use crate::{
         workflow::{Identity, Kind, Workflow},
     },
     store::{
-        Tx,
+        self, Tx,
         model::{ForgeItem, LockedWorkflow, NewEvent, Repository, WorkflowRow},
     },
 };
@@ -39,6 +39,13 @@ pub struct SubmittedIssue {
 pub struct LabelChange {
     pub labels: Vec<String>,
     pub workflow: Option<WorkflowRow>,
+}
+
+/// What a look before the transaction showed.
+struct Looked {
+    /// Of the item's workflow, before the look.
+    version: Option<u64>,
+    start: Option<CommitId>,
 }
 
 /// An item that becomes a workflow.
@@ -145,10 +152,16 @@ impl Service {
     ) -> Result<Change<LabelChange>, Error> {
         let now = self.now();
         let repository = self.repository_named(repository).await?;
-        // Giving the label back goes on only from where the branch is now.
+        // Giving the label back goes on only from where the branch is now. The version is read before
+        // the look: a look that is older than our own push must not count.
+        let known = self.store().workflow_of_item(repository.id, number).await?;
         let seen = match state {
             LabelState::Present => self.look(&repository, number).await?,
             LabelState::Absent => None,
+        };
+        let looked = Looked {
+            version: known.map(|row| row.version),
+            start: seen.and_then(|seen| seen.start),
         };
         let mut tx = self.store().begin().await?;
         let mut item =
@@ -165,7 +178,7 @@ impl Service {
         }
         if label == repository.label {
             let cause = Cause::new(actor, now).because(reason);
-            self.gate(tx.as_mut(), &repository, &item, seen, state, &cause)
+            self.gate(tx.as_mut(), &repository, &item, looked, state, &cause)
                 .await?;
         }
         tx.commit().await?;
@@ -186,7 +199,7 @@ impl Service {
         tx: &mut dyn Tx,
         repository: &Repository,
         item: &ForgeItem,
-        seen: Option<super::Observed>,
+        looked: Looked,
         state: LabelState,
         cause: &Cause,
     ) -> Result<(), Error> {
@@ -195,8 +208,7 @@ impl Service {
             .await?;
         let Some(row) = newest else {
             if state == LabelState::Present && item.is_open {
-                let head = seen.and_then(|seen| seen.start);
-                self.discover(tx, &discovery(repository, item, head), cause)
+                self.discover(tx, &discovery(repository, item, looked.start), cause)
                     .await?;
             }
             return Ok(());
@@ -204,9 +216,12 @@ impl Service {
         let Some(mut locked) = tx.lock_workflow(row.workflow.id).await? else {
             return Ok(());
         };
+        if state == LabelState::Present && looked.version != Some(locked.version) {
+            return Err(store::Error::LostRace("the workflow").into());
+        }
         self.apply(tx, &mut locked, Input::Label(state), cause)
             .await?;
-        if let Some(head) = seen.and_then(|seen| seen.start) {
+        if let Some(head) = looked.start {
             let by_look = Cause::new("forge", cause.now);
             self.apply(tx, &mut locked, Input::HeadSeen { head }, &by_look)
                 .await?;

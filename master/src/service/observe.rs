@@ -77,8 +77,10 @@ impl Service {
         Ok(self.ports.forge.branch(repository, &item.base_ref).await?)
     }
 
-    /// Looks at a workflow's item afresh and applies what it shows. False: nothing new.
-    pub async fn refresh(&self, row: &WorkflowRow) -> Result<bool, Error> {
+    /// Looks at a workflow's item afresh and applies what it shows. False: nothing new, or the workflow
+    /// moved while it was looked at: then the look may be older than our own push, and is not used.
+    pub async fn refresh(&self, id: WorkflowId) -> Result<bool, Error> {
+        let row = self.workflow_row(id).await?;
         let repository = self.repository_of(row.workflow.repository).await?;
         let Some(seen) = self.look(&repository, row.workflow.number).await? else {
             return Ok(false);
@@ -88,6 +90,9 @@ impl Service {
         let Some(mut locked) = tx.lock_workflow(row.workflow.id).await? else {
             return Ok(false);
         };
+        if locked.version != row.version {
+            return Ok(false);
+        }
         let is_changed = self
             .observe(tx.as_mut(), &mut locked, &seen, &Cause::new("forge", now))
             .await?;
@@ -173,7 +178,7 @@ impl Service {
             };
             after = Some(last.workflow.id);
             for row in &page {
-                let result = self.refresh(row).await;
+                let result = self.refresh(row.workflow.id).await;
                 count(&mut done, result, repository, row.workflow.number);
             }
         }
