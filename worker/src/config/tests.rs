@@ -197,3 +197,18 @@ fn named_variables_are_read_at_start() {
     assert_eq!(variables[0].value, "secret");
     assert!(!format!("{config:?}").contains("secret"));
 }
+
+#[test]
+fn the_example_says_the_defaults() {
+    let example = load_file(include_str!("../../worker.example.toml")).unwrap();
+    let minimal = load_file(MINIMAL).unwrap();
+    assert_eq!(example.capacity, minimal.capacity);
+    assert_eq!(example.roles, minimal.roles);
+    assert_eq!(example.drain_grace, minimal.drain_grace);
+    assert_eq!(example.ci_limits, minimal.ci_limits);
+    assert_eq!(example.telemetry.filter, minimal.telemetry.filter);
+    assert_eq!(example.telemetry.format, minimal.telemetry.format);
+    let (example, minimal) = (&example.profiles[0], &minimal.profiles[0]);
+    assert_eq!(example.limits, minimal.limits);
+    assert_eq!(example.prompt, minimal.prompt);
+}
