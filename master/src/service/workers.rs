@@ -8,7 +8,7 @@ use super::{Error, Service, apply::Cause};
 use crate::{
     domain::{
         decision::Note,
-        ids::{LeaseKey, WorkerId},
+        ids::{InstanceId, LeaseKey, WorkerId},
         time::Timestamp,
     },
     store::{
@@ -43,25 +43,25 @@ impl Service {
         worker.last_beat_at = now;
         let mut tx = self.store().begin().await?;
         let earlier = tx.worker(worker.id).await?;
-        let is_known_death = match &earlier {
-            None => false,
+        let dead = match &earlier {
+            None => None,
+            Some(earlier) if earlier.instance == worker.instance => None,
             Some(earlier) if earlier.state_directory == worker.state_directory => {
-                earlier.instance != worker.instance
+                Some(earlier.instance)
             }
-            Some(earlier) if earlier.instance == worker.instance => false,
             Some(earlier) if now.since(earlier.last_beat_at) < TAKEN_FOR => {
                 return Err(Error::WorkerInUse {
                     id: worker.id.to_string(),
                     seconds: TAKEN_FOR.as_secs(),
                 });
             }
-            Some(_) => false,
+            Some(_) => None,
         };
         tx.put_worker(&worker).await?;
         let mut n_ended = 0;
-        if is_known_death {
+        if let Some(dead) = dead {
             n_ended = self
-                .end_leases_of_the_dead(tx.as_mut(), worker.id, &worker, &unconfirmed, now)
+                .end_leases_of_the_dead(tx.as_mut(), worker.id, dead, &unconfirmed, now)
                 .await?;
         }
         tx.commit().await?;
@@ -70,17 +70,19 @@ impl Service {
         Ok(())
     }
 
+    /// Only the process just before this one is known to be dead: an older one may have had another
+    /// state directory, or left sessions that nobody could confirm.
     async fn end_leases_of_the_dead(
         &self,
         tx: &mut dyn Tx,
         id: WorkerId,
-        worker: &WorkerRow,
+        dead: InstanceId,
         unconfirmed: &[LeaseKey],
         now: Timestamp,
     ) -> Result<u32, Error> {
         let leases = tx.leases_of_worker(id).await?;
         let mut n_ended = 0;
-        for lease in leases.iter().filter(|l| l.owner != worker.instance) {
+        for lease in leases.iter().filter(|l| l.owner == dead) {
             if unconfirmed.contains(&lease.key) {
                 tx.set_lease_unconfirmed(lease.key).await?;
             } else {
