@@ -2,5 +2,9 @@
 
 mod tidy;
 
+mod rig_ci;
+mod rig_heads;
 mod rig_label;
+mod rig_reaper;
 mod rig_steps;
+mod rig_workers;

@@ -24,6 +24,8 @@ const STEP: Duration = Duration::from_secs(30);
 pub struct Errand {
     worker: FakeWorker,
     is_registered: bool,
+    /// It says how a lease ended one step after it got it.
+    is_slow: bool,
     steps: u32,
     /// The claim whose answer is still awaited.
     claim: Option<Claim>,
@@ -38,10 +40,19 @@ impl Errand {
         Self {
             worker: FakeWorker::new(rig, "errand"),
             is_registered: false,
+            is_slow: false,
             steps: 0,
             claim: None,
             unanswered: Vec::new(),
             red: None,
+        }
+    }
+
+    /// A worker that holds each lease from one step to the next.
+    pub fn slow(rig: &Rig) -> Self {
+        Self {
+            is_slow: true,
+            ..Self::new(rig)
         }
     }
 
@@ -117,7 +128,9 @@ impl Errand {
         let _unwritten = self.worker.beat(rig, &[key]).await;
         let completion = self.outcome(rig, grant).await;
         self.unanswered.push((key, completion));
-        self.repeat(rig).await;
+        if !self.is_slow {
+            self.repeat(rig).await;
+        }
     }
 
     async fn outcome(&mut self, rig: &Rig, grant: &Grant) -> Completion {
