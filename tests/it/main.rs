@@ -1,5 +1,10 @@
 //! Whole-system tests: one binary, real git, real processes, real gRPC.
 
+mod master_death;
+mod process_support;
+mod sessions;
+mod worker_death;
+
 mod tidy;
 
 mod rig_ci;
