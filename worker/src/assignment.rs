@@ -217,7 +217,6 @@ pub(crate) struct Item {
     pub(crate) number: u64,
     pub(crate) title: String,
     pub(crate) body: String,
-    pub(crate) base_commit: String,
     pub(crate) plan: String,
     pub(crate) ci_failures: Vec<CiFailure>,
     pub(crate) review_notes: String,

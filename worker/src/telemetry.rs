@@ -1,5 +1,7 @@
 //! What the worker says about itself: lines on standard error.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 
 /// How lines look.
@@ -23,6 +25,7 @@ pub(crate) struct Config {
 pub(crate) fn start(config: &Config) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&config.filter))
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     let started = match config.format {
         Format::Pretty => builder.try_init(),

@@ -30,7 +30,6 @@ pub(crate) fn assignment(job: Job) -> Assignment {
             number: 7,
             title: String::new(),
             body: String::new(),
-            base_commit: String::new(),
             plan: String::new(),
             ci_failures: Vec::new(),
             review_notes: String::new(),

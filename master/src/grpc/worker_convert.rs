@@ -55,11 +55,20 @@ pub(super) fn registration(wire: v1::RegisterRequest) -> Result<Registration, Fi
     for label in &wire.labels {
         line("labels", label, MAX_LABEL)?;
     }
-    let profiles = wire
+    let roles = roles("roles", &wire.roles)?;
+    let mut profiles = wire
         .profiles
         .iter()
         .map(profile)
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?;
+    if roles.contains(&Role::Ci) {
+        profiles.push(ProfileRow {
+            name: String::new(),
+            roles: vec![Role::Ci],
+            tiers: Vec::new(),
+            kill_budget: kill_budget("check_kill_budget", wire.check_kill_budget)?,
+        });
+    }
     let unconfirmed = wire
         .sessions
         .into_iter()
@@ -79,7 +88,7 @@ pub(super) fn registration(wire: v1::RegisterRequest) -> Result<Registration, Fi
                 created_at_nanos: directory.created_at_nanos,
             },
             capacity: within("capacity", wire.capacity, 1, MAX_CAPACITY)?,
-            roles: roles("roles", &wire.roles)?,
+            roles,
             labels: wire.labels,
             profiles,
             // Both are set by the service, by the master's clock.
@@ -91,15 +100,16 @@ pub(super) fn registration(wire: v1::RegisterRequest) -> Result<Registration, Fi
 }
 
 fn profile(wire: &v1::HarnessProfile) -> Result<ProfileRow, FieldError> {
-    let budget = present("profiles.kill_budget", wire.kill_budget)?;
-    let kill_budget = Duration::try_from(budget)
-        .map_err(|_| FieldError::new("profiles.kill_budget", "is negative"))?;
     Ok(ProfileRow {
         name: line("profiles.name", &wire.name, MAX_WORKER_TEXT)?.to_owned(),
         roles: roles("profiles.roles", &wire.roles)?,
         tiers: list("profiles.tiers", &wire.tiers, MAX_LIST)?.to_vec(),
-        kill_budget,
+        kill_budget: kill_budget("profiles.kill_budget", wire.kill_budget)?,
     })
+}
+
+fn kill_budget(field: &str, wire: Option<prost_types::Duration>) -> Result<Duration, FieldError> {
+    Duration::try_from(present(field, wire)?).map_err(|_| FieldError::new(field, "is negative"))
 }
 
 pub(super) fn lease(grant: Grant) -> v1::Lease {
@@ -154,7 +164,6 @@ fn facts(facts: &Facts) -> v1::Facts {
             .map(ToString::to_string)
             .collect(),
         earlier_failures: facts.earlier_failures.clone(),
-        base_commit: String::new(),
     }
 }
 

@@ -89,6 +89,7 @@ fn introduction(
         roles: config.roles.clone(),
         labels: config.labels.clone(),
         profiles: config.profiles.clone(),
+        ci_limits: config.ci_limits,
         unconfirmed,
     })
 }

@@ -99,7 +99,6 @@ fn facts(assignment: &Assignment) -> String {
         "base branch",
         &format!("{base} (here as origin/{base})"),
     );
-    line(&mut out, "base commit", &item.base_commit);
     line(&mut out, "HEAD", assignment.checkout_commit.as_str());
     out.push('\n');
     quote(&mut out, "Title", &item.title);

@@ -11,7 +11,10 @@ use uuid::Uuid;
 use super::{Answer, Caller, NotUnderstood};
 use crate::{
     assignment::{Assignment, CiFailure, Commit, Item, Job, Kind, LeaseKey, Repository, Role},
-    harness::{profile::Profile, result::Verdict},
+    harness::{
+        profile::{Limits, Profile},
+        result::Verdict,
+    },
     lease::BootTime,
     state::Identity,
     text::{head, tail},
@@ -34,6 +37,7 @@ pub(crate) struct Introduction {
     pub(crate) roles: Vec<Role>,
     pub(crate) labels: Vec<String>,
     pub(crate) profiles: Vec<Profile>,
+    pub(crate) ci_limits: Limits,
     /// Sessions on disk that could not be confirmed dead.
     pub(crate) unconfirmed: Vec<LeaseKey>,
 }
@@ -63,6 +67,7 @@ impl Introduction {
                     lease: Some(to_key(key)),
                 })
                 .collect(),
+            check_kill_budget: to_duration(self.ci_limits.kill_budget()),
         }
     }
 }
@@ -187,7 +192,6 @@ fn fields(lease: v1::Lease, key: LeaseKey, asked_at: BootTime) -> Result<Assignm
             number: lease.number,
             title: lease.title,
             body: lease.body,
-            base_commit: facts.base_commit,
             plan: facts.plan,
             ci_failures: facts.ci_failures.into_iter().map(ci_failure).collect(),
             review_notes: facts.review_notes,

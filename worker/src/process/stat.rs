@@ -1,9 +1,12 @@
-//! `/proc/PID/stat`, read as bytes.
+//! `/proc/PID/stat`, by the crate `procfs`.
 //!
 //! The second field is the command's name in parentheses: up to 15 bytes of the process's own choice,
-//! which may hold spaces, parentheses, line ends and broken UTF-8. So the line is split at its last `)`.
+//! which may hold spaces, parentheses, line ends and broken UTF-8. The tests hold the crate to splitting
+//! at the last `)`.
 
 use std::{fs, io};
+
+use procfs::FromRead as _;
 
 /// The fields that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +27,11 @@ impl Stat {
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let end_of_name = bytes.iter().rposition(|byte| *byte == b')')?;
-        let rest = std::str::from_utf8(&bytes[end_of_name + 1..]).ok()?;
-        // The first of these is field 3.
-        let mut fields = rest.split_ascii_whitespace();
-        let parent = fields.nth(1)?.parse().ok()?;
-        let starttime = fields.nth(22 - 5)?.parse().ok()?;
-        Some(Self { parent, starttime })
+        let stat = procfs::process::Stat::from_read(bytes).ok()?;
+        Some(Self {
+            parent: u32::try_from(stat.ppid).ok()?,
+            starttime: stat.starttime,
+        })
     }
 }
 
@@ -41,7 +42,7 @@ mod tests {
     fn line(name: &[u8]) -> Vec<u8> {
         let mut line = b"4242 (".to_vec();
         line.extend(name);
-        line.extend(b") S 17 4242 4242 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 20 184");
+        line.extend(b") S 17 4242 4242 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 20 184 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0");
         line
     }
 

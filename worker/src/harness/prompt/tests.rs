@@ -31,7 +31,6 @@ fn every_fact_is_told() {
     item.conflict_paths = vec!["the/path".to_owned()];
     item.superseded_commits = vec!["the-superseded".to_owned()];
     item.earlier_failures = vec!["the-failure".to_owned()];
-    item.base_commit = "the-base-commit".to_owned();
     item.ci_failures = vec![CiFailure {
         name: "the-check".to_owned(),
         conclusion: "the-conclusion".to_owned(),
@@ -46,7 +45,6 @@ fn every_fact_is_told() {
         "the/path",
         "the-superseded",
         "the-failure",
-        "the-base-commit",
         "the-check",
         "the-conclusion",
         "the-log",
