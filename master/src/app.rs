@@ -3,7 +3,7 @@
 //! Bound before the long steps, so that the address is known and liveness answers while the database is
 //! opened and migrated; ready only once all of it runs.
 
-use std::{io, path::Path, sync::Arc};
+use std::{io, path::Path, pin::pin, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -30,6 +30,9 @@ const DATABASE_FILE: &str = "pointsman.db";
 /// The clones of repositories in the state directory.
 const CLONES: &str = "repositories";
 
+/// How long those who connected before the database was open may take to go.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Why a master did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -45,6 +48,8 @@ pub enum Error {
     Store(#[from] crate::store::Error),
     #[error(transparent)]
     Server(#[from] server::Error),
+    #[error("the server ended while the database was being opened")]
+    EndedEarly,
 }
 
 /// A master that has everything but life.
@@ -88,17 +93,22 @@ impl Bound {
     /// Opens the rest, answering liveness meanwhile.
     pub(crate) async fn open(self, config: &Config, stop: &Stops) -> Result<App, Error> {
         let opened = CancellationToken::new();
-        let meanwhile = self.listener()?;
-        let alive = server::serve(meanwhile, self.routes.clone(), opened.clone());
-        let open = async {
-            let store = open_store(config).await;
-            opened.cancel();
-            store
+        let routes = server::not_yet(self.routes.clone());
+        let mut alive = pin!(server::serve(self.listener()?, routes, opened.clone()));
+        let store = tokio::select! {
+            store = open_store(config) => store?,
+            ended = &mut alive => {
+                ended?;
+                return Err(Error::EndedEarly);
+            }
         };
-        let (alive, store) = tokio::join!(alive, open);
-        alive?;
+        opened.cancel();
+        // Who is connected is told to connect again; who does not listen is cut off.
+        if tokio::time::timeout(FAREWELL, alive).await.is_err() {
+            tracing::debug!("somebody stayed connected while the database was opened");
+        }
         let listener = self.listener()?;
-        assemble(config, store?, listener, self, stop)
+        assemble(config, store, listener, self, stop)
     }
 
     fn listener(&self) -> Result<TcpListener, Error> {

@@ -13,7 +13,11 @@ use pointsman_proto::{
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{service::RoutesBuilder, transport::Server};
+use tonic::{
+    Status,
+    service::{Routes, RoutesBuilder},
+    transport::Server,
+};
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use super::{
@@ -123,6 +127,17 @@ pub async fn health() -> (Health, RoutesBuilder) {
     (health, routes)
 }
 
+/// The same routes, with every other call answered by "not yet": it will be there once the database is.
+pub fn not_yet(routes: RoutesBuilder) -> Routes {
+    let mut routes = routes.routes();
+    let router = std::mem::take(routes.axum_router_mut());
+    *routes.axum_router_mut() = router.fallback(async || {
+        Status::unavailable("the master is opening its database: ask again")
+            .into_http::<tonic::body::Body>()
+    });
+    routes
+}
+
 /// Adds the services and reflection, in both versions.
 pub fn add(routes: &mut RoutesBuilder, apis: Apis) -> Result<(), Error> {
     routes
@@ -153,13 +168,13 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
 /// Serves until told to stop; then lets calls in flight finish.
 pub async fn serve(
     listener: TcpListener,
-    routes: RoutesBuilder,
+    routes: impl Into<RoutesBuilder>,
     stop: CancellationToken,
 ) -> Result<(), Error> {
     Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_routes(routes.routes())
+        .add_routes(routes.into().routes())
         .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.cancelled_owned())
         .await?;
     Ok(())
