@@ -1,6 +1,6 @@
 //! The CI poller: reads the checks of each head that waits for a verdict, when its turn has come.
 
-use super::{PAGE, Report, Run, Sweep};
+use super::{PAGE, Report, Run, Sweep, all_at_once};
 use crate::service::{Error, Service};
 
 /// Reads the checks of heads that wait for them.
@@ -14,11 +14,12 @@ impl CiPoller {
     }
 
     async fn sweep(&self) -> Result<Report, Error> {
-        let mut report = Report::default();
-        for workflow in self.service.due_ci_polls(PAGE).await? {
-            report.count(self.name(), self.service.poll_ci(workflow).await);
-        }
-        Ok(report)
+        let due = self.service.due_ci_polls(PAGE).await?;
+        all_at_once(self.name(), due, |workflow| {
+            let service = self.service.clone();
+            async move { service.poll_ci(workflow).await }
+        })
+        .await
     }
 }
 

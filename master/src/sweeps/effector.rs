@@ -1,6 +1,6 @@
 //! The effector: makes forges match what rows want.
 
-use super::{PAGE, Report, Run, Sweep};
+use super::{PAGE, Report, Run, Sweep, all_at_once};
 use crate::service::{Error, Service};
 
 /// Carries out effects that are due.
@@ -14,11 +14,12 @@ impl Effector {
     }
 
     async fn sweep(&self) -> Result<Report, Error> {
-        let mut report = Report::default();
-        for effect in self.service.due_effects(PAGE).await? {
-            report.count(self.name(), self.service.carry_out(&effect).await);
-        }
-        Ok(report)
+        let due = self.service.due_effects(PAGE).await?;
+        all_at_once(self.name(), due, |effect| {
+            let service = self.service.clone();
+            async move { service.carry_out(&effect).await }
+        })
+        .await
     }
 }
 

@@ -21,6 +21,8 @@ pub use reaper::Reaper;
 pub use reconciler::Reconciler;
 pub use scheduler::Scheduler;
 
+use tokio::task::{JoinError, JoinSet};
+
 use crate::service::Error;
 
 /// How many rows one read takes.
@@ -51,6 +53,43 @@ impl Report {
             }
         }
     }
+}
+
+/// How many rows that ask a forge are worked on at once: a remote that hangs holds up its own rows, and
+/// not those of others. Each holds one git process at most.
+const AT_ONCE: usize = 8;
+
+/// Works on all rows, a few at once, and counts them. Ends when the last has had its turn.
+async fn all_at_once<T, F>(
+    sweep: &'static str,
+    rows: Vec<T>,
+    work: impl Fn(T) -> F,
+) -> Result<Report, Error>
+where
+    F: Future<Output = Result<bool, Error>> + Send + 'static,
+{
+    let mut report = Report::default();
+    let mut turns = JoinSet::new();
+    for row in rows {
+        if turns.len() >= AT_ONCE
+            && let Some(ended) = turns.join_next().await
+        {
+            report.count(sweep, unpanicked(ended));
+        }
+        turns.spawn(work(row));
+    }
+    while let Some(ended) = turns.join_next().await {
+        report.count(sweep, unpanicked(ended));
+    }
+    Ok(report)
+}
+
+/// A row whose turn panicked takes the sweep with it, and so the process: that is a defect.
+fn unpanicked<T>(ended: Result<T, JoinError>) -> T {
+    ended.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(error) => unreachable!("nobody cancels a turn: {error}"),
+    })
 }
 
 /// A sweep's run.
