@@ -167,6 +167,18 @@ pub(super) fn within(field: &str, value: u32, least: u32, most: u32) -> Result<u
     }
 }
 
+/// A number that the store can hold.
+pub(super) fn stored(field: &str, value: u64) -> Result<u64, FieldError> {
+    const MOST: u64 = i64::MAX.unsigned_abs();
+    if value > MOST {
+        return Err(FieldError::new(
+            field,
+            format!("is {value}; 0 to {MOST} is expected"),
+        ));
+    }
+    Ok(value)
+}
+
 /// The size of a page: 0 takes `default`.
 pub(super) fn page_size(value: u32, default: u32, most: u32) -> Result<u32, FieldError> {
     if value == 0 {

@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    fields::{MAX_REASON, id, optional, within},
+    fields::{FieldError, MAX_REASON, id, optional, within},
     status::{status, wait_status},
     worker_convert::{beats, completion, directive, domain_key, lease, registration},
 };
@@ -74,11 +74,12 @@ impl WorkerService for WorkerApi {
             request: id("request_id", &request.request_id)?,
             max: within("max", request.max, 1, MAX_LEASES)?,
         };
-        let wait = request
-            .wait
-            .and_then(|wait| Duration::try_from(wait).ok())
-            .unwrap_or(Duration::ZERO)
-            .min(MAX_LEASE_WAIT);
+        let wait = match request.wait {
+            None => Duration::ZERO,
+            Some(wait) => Duration::try_from(wait)
+                .map_err(|_| FieldError::new("wait", "is negative"))?
+                .min(MAX_LEASE_WAIT),
+        };
         let grants = self
             .claims
             .lease(claim, wait)

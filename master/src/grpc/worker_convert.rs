@@ -7,7 +7,8 @@ use pointsman_proto::v1;
 use super::{
     convert::{domain_role, instant, kind, lease_key, role},
     fields::{
-        FieldError, MAX_LABEL, MAX_LIST, MAX_TEXT, id, line, list, optional, present, within,
+        FieldError, MAX_LABEL, MAX_LINE, MAX_LIST, MAX_TEXT, id, line, list, optional, present,
+        stored, within,
     },
 };
 use crate::{
@@ -35,7 +36,7 @@ pub(super) fn domain_key(field: &str, wire: Option<v1::LeaseKey>) -> Result<Leas
     let wire = present(field, wire)?;
     Ok(LeaseKey {
         attempt: id(&format!("{field}.attempt_id"), &wire.attempt_id)?,
-        fence: Fence(wire.lock_fence),
+        fence: Fence(stored(&format!("{field}.lock_fence"), wire.lock_fence)?),
         nonce: id(&format!("{field}.lock_nonce"), &wire.lock_nonce)?,
     })
 }
@@ -185,12 +186,12 @@ fn beat(wire: v1::SessionBeat) -> Result<ProgressRow, FieldError> {
         key: domain_key("sessions.lease", wire.lease)?,
         phase: phase.to_owned(),
         subprocess_pid: wire.subprocess_pid,
-        subprocess_starttime: wire.subprocess_starttime,
+        subprocess_starttime: stored("sessions.subprocess_starttime", wire.subprocess_starttime)?,
         last_output_at: wire
             .last_output_at
             .map(|at| instant("sessions.last_output_at", at))
             .transpose()?,
-        log_bytes: wire.log_bytes,
+        log_bytes: stored("sessions.log_bytes", wire.log_bytes)?,
     })
 }
 
@@ -304,6 +305,9 @@ fn verdict(wire: v1::Verdict) -> Result<Verdict, FieldError> {
 
 fn paths(paths: Vec<String>) -> Result<Vec<String>, FieldError> {
     list("verdict.paths", &paths, MAX_LIST)?;
+    for path in &paths {
+        optional("verdict.paths", path, MAX_LINE)?;
+    }
     Ok(paths)
 }
 
