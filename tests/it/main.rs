@@ -5,11 +5,13 @@ mod process_support;
 mod sessions;
 mod worker_death;
 
+mod opening;
 mod tidy;
 
 mod rig_ci;
 mod rig_heads;
 mod rig_label;
 mod rig_reaper;
+mod rig_rpc;
 mod rig_steps;
 mod rig_workers;
