@@ -309,6 +309,40 @@ async fn killed_between_the_rerun_of_checks_and_its_event_it_goes_on() {
     world.finish().await;
 }
 
+/// A journey through most of the table, with a kill after every event that is seen.
+#[tokio::test]
+async fn killed_after_every_event_it_goes_on() {
+    let mut world = world(Setup::default().with_red_ci()).await;
+    let plans = [
+        vec![Step::failed()],
+        Step::change("work.txt"),
+        Step::change("work.txt"),
+    ];
+    world.follow(&world.script().with("implementer", plans));
+    let issue = world.submit().await;
+    let mut last = 0;
+    let mut n_kills = 0;
+    loop {
+        let newest = eventually("an event", async || {
+            let events = world.events_after(last).await?;
+            events.last().cloned()
+        })
+        .await;
+        last = newest.sequence;
+        if newest.kind == "merge_succeeded" {
+            break;
+        }
+        if newest.kind == "ci_red_fixable" {
+            world.open("green");
+        }
+        kill_and_restart(&mut world).await;
+        n_kills += 1;
+    }
+    world.until_merged(issue).await;
+    assert!(n_kills > 8, "{n_kills} kills");
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn a_master_that_is_stopped_exits_with_success_and_the_next_one_goes_on() {
     let mut world = world(Setup::default()).await;
