@@ -1,6 +1,15 @@
 //! Whole-system tests: one binary, real git, real processes, real gRPC.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod checks;
+mod demo;
+mod foreign_client;
+mod frozen;
+mod harness_classes;
 mod master_death;
+mod paused;
+mod pickups;
 mod process_support;
 mod sessions;
 mod worker_death;

@@ -20,6 +20,7 @@ use nix::{
     unistd::Pid,
 };
 use pointsman_git::Git;
+use pointsman_proto::v1::LeaseKey;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -77,6 +78,17 @@ pub struct Invocation {
     pub starttime: u64,
     /// Commit that was checked out.
     pub head: String,
+}
+
+impl Invocation {
+    /// The lease that it ran under.
+    pub fn key(&self) -> LeaseKey {
+        LeaseKey {
+            attempt_id: self.attempt.clone(),
+            lock_fence: self.fence,
+            lock_nonce: self.nonce.clone(),
+        }
+    }
 }
 
 impl Script {

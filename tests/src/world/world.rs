@@ -199,6 +199,12 @@ impl World {
         assert!(status.success(), "the master ended with {status}");
     }
 
+    /// One worker more, to be started.
+    pub fn add_worker(&mut self, worker: WorkerSetup) {
+        self.configure_worker(&worker);
+        self.setup.workers.push(worker);
+    }
+
     fn configure_worker(&self, worker: &WorkerSetup) {
         let config = config::worker(
             worker,
