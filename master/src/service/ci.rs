@@ -93,6 +93,11 @@ impl Service {
             }
         );
         if is_pending {
+            // A check that has concluded since it was read asks for another look at once: that must not be
+            // put off by what this look has not seen.
+            if locked.ci_next_poll_at != row.ci_next_poll_at {
+                return Ok(false);
+            }
             let polls = locked.ci_polls.saturating_add(1);
             let policy = self.policy(&locked.repository);
             let started_at = progress.awaiting_ci_started_at.unwrap_or(now);

@@ -58,6 +58,7 @@ pub struct LockedWorkflow {
     pub version: u64,
     pub state_since: Timestamp,
     pub ci_polls: u32,
+    pub ci_next_poll_at: Option<Timestamp>,
 }
 
 /// Which workflows to list; an empty filter lists all.

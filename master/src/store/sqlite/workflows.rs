@@ -276,6 +276,7 @@ pub(super) async fn lock(
         version: row.version,
         state_since: row.state_since,
         ci_polls: row.ci_polls,
+        ci_next_poll_at: row.ci_next_poll_at,
     }))
 }
 
