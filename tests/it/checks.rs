@@ -148,7 +148,6 @@ async fn the_masters_environment_sets_the_retries_of_new_workflows_and_an_operat
     world.open("green");
     world.open("reviewer");
     world.until_merged(one).await;
-    world.until_merged(other).await;
     world.finish().await;
 }
 
