@@ -3,7 +3,7 @@
 use std::{path::Path, process::Output, time::Duration};
 
 use nix::{sys::signal::Signal, unistd::Pid};
-use pointsman_tests::world::{eventually_within, starttime};
+use pointsman_tests::world::{eventually_within, processes_in, starttime};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -60,6 +60,7 @@ async fn the_demo_merges_and_names_the_commit() {
     assert_eq!(commit.len(), 40, "{text}");
     assert!(commit.bytes().all(|b| b.is_ascii_hexdigit()), "{text}");
     assert!(!place.exists(), "the demo leaves its files behind");
+    assert_eq!(processes_in(&place), []);
 }
 
 /// The processes of a kept demo, to be ended whatever becomes of the test.
@@ -105,7 +106,7 @@ async fn a_kept_demo_answers_every_command_until_it_is_stopped() {
 
     kept.signal(Signal::SIGTERM);
     eventually_within(DEADLINE, "the end of the demo's processes", async || {
-        kept.is_over().then_some(())
+        (kept.is_over() && processes_in(&place).is_empty()).then_some(())
     })
     .await;
     for log in ["master.log", "worker-1.log", "worker-2.log"] {

@@ -27,7 +27,7 @@ pub struct Found {
 }
 
 /// All processes of the world in `directory`, but for this one.
-pub(super) fn find(directory: &Path) -> Vec<Found> {
+pub fn processes_in(directory: &Path) -> Vec<Found> {
     let me = std::process::id();
     let pids = fs::read_dir("/proc")
         .into_iter()
@@ -64,7 +64,7 @@ fn holds(text: &[u8], needle: &[u8]) -> bool {
 pub(super) fn kill_all(directory: &Path) -> Vec<Found> {
     let deadline = Instant::now() + VANISHING;
     loop {
-        let left = find(directory);
+        let left = processes_in(directory);
         if left.is_empty() || Instant::now() > deadline {
             return left;
         }
@@ -120,7 +120,7 @@ mod tests {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let found = find(directory.path());
+        let found = processes_in(directory.path());
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(Some(found[0].pid), child.id());
         assert_eq!(kill_all(directory.path()), []);

@@ -27,7 +27,7 @@ mod world;
 
 pub use api::Api;
 pub use condition::{PATIENCE, eventually, eventually_within};
-pub use leftovers::{Found, is_alive, starttime};
+pub use leftovers::{Found, is_alive, processes_in, starttime};
 pub use process::{Ended, Process};
 pub use remote::{BASE, Hook, Push, Remote};
 pub use script::{Invocation, Script, Step, follow};

@@ -521,7 +521,7 @@ impl World {
 
     /// Processes of this world that run now.
     pub fn processes(&self) -> Vec<Found> {
-        leftovers::find(self.directory.path())
+        leftovers::processes_in(self.directory.path())
     }
 
     /// Checks what holds at any time, ends all in order, and sees that nothing is left.
