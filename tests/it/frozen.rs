@@ -70,7 +70,7 @@ async fn a_worker_frozen_past_its_ttl_loses_the_lease_and_moves_no_branch() {
     // It comes to its verdict while its worker stands still.
     world.worker("worker-1").signal(Signal::SIGSTOP);
     world.open("first");
-    world.start_worker("worker-2");
+    world.start_worker("worker-2").await;
     let second = world.run_of("implementer", 2).await;
     assert_eq!(second.attempt, first.attempt);
     assert!(second.fence > first.fence, "{first:?}, {second:?}");

@@ -15,7 +15,7 @@ async fn a_killed_worker_that_starts_again_ends_its_harness_and_the_work_is_leas
     world.until_state(issue, WorkflowState::Implementing).await;
 
     world.kill_worker("worker-1").await;
-    world.start_worker("worker-1");
+    world.start_worker("worker-1").await;
     let second = world.run_of("implementer", 2).await;
     assert_eq!(second.attempt, first.attempt);
     assert!(second.fence > first.fence, "{first:?}, {second:?}");
@@ -55,7 +55,7 @@ async fn a_worker_that_drains_lets_its_sessions_end_and_exits_with_success() {
     assert_eq!(attempts[0].lock_fence, 1);
     world.forget_worker("worker-1");
 
-    world.start_worker("worker-1");
+    world.start_worker("worker-1").await;
     world.until_merged(issue).await;
     world.finish().await;
 }
@@ -80,7 +80,7 @@ async fn a_worker_that_stops_gives_running_work_back_and_no_pickup_is_charged() 
     );
     assert!(story.has("attempt_released"), "{:?}", story.kinds());
 
-    world.start_worker("worker-1");
+    world.start_worker("worker-1").await;
     world.until_merged(issue).await;
     world.finish().await;
 }

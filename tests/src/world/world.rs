@@ -92,7 +92,7 @@ impl World {
         world.start_master().await;
         world.add_repository().await;
         for worker in world.setup.workers.clone() {
-            world.start_worker(&worker.name);
+            world.start_worker(&worker.name).await;
         }
         world
     }
@@ -217,8 +217,11 @@ impl World {
             .expect("write a configuration");
     }
 
-    /// Starts a worker of the setup, on the state of the one before it.
-    pub fn start_worker(&mut self, name: &str) {
+    /// Starts a worker of the setup, on the state of the one before it, and waits until it can take a
+    /// signal: it has looked through what the one before it left, and is about to register.
+    pub async fn start_worker(&mut self, name: &str) {
+        const STARTED: &str = "worker starts";
+        let n_earlier = self.log(name).matches(STARTED).count();
         let config = self.path(&format!("{name}.toml")).into_os_string();
         let arguments = ["worker", "--config"].map(OsString::from);
         let arguments: Vec<OsString> = arguments.into_iter().chain([config]).collect();
@@ -230,6 +233,10 @@ impl World {
             &self.path(&format!("{name}.log")),
         );
         self.workers.push(worker);
+        eventually(&format!("{name} starts"), async || {
+            (self.log(name).matches(STARTED).count() > n_earlier).then_some(())
+        })
+        .await;
     }
 
     /// A running worker.
