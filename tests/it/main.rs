@@ -20,6 +20,7 @@ mod tidy;
 mod rig_ci;
 mod rig_heads;
 mod rig_label;
+mod rig_properties;
 mod rig_reaper;
 mod rig_rpc;
 mod rig_steps;

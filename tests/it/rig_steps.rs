@@ -26,7 +26,7 @@ async fn whole_way(rig: &mut Rig, master: Master) {
     let mut errand = Errand::new(rig);
     if master == Master::Crashes {
         for _ in 0..100 {
-            if !rig.faults.is_due() {
+            if !rig.faults.is_due() && !rig.forge_faults.is_due() {
                 break;
             }
             errand.step(rig).await;
@@ -115,4 +115,32 @@ async fn every_odd_answer_may_be_lost() {
 #[tokio::test]
 async fn every_even_answer_may_be_lost() {
     check_steps(Loss::After, 2, 2).await;
+}
+
+/// Each write to the forge is lost, or only its answer, and in one of both cases the master dies with it.
+#[tokio::test]
+async fn every_write_to_the_forge_and_every_answer_may_be_lost() {
+    let mut n_lost = 0;
+    for n in 1_u64.. {
+        let mut is_over = false;
+        for loss in [Loss::Before, Loss::After] {
+            let master = if n.is_multiple_of(2) == (loss == Loss::Before) {
+                Master::Crashes
+            } else {
+                Master::LivesOn
+            };
+            let context =
+                format!("write {n} to the forge was lost, {loss:?}, and the master {master:?}");
+            let mut rig = Rig::empty().await;
+            rig.forge_faults.fail(n, loss);
+            whole_way(&mut rig, master).await;
+            check_end(&rig, &context).await;
+            is_over |= rig.forge_faults.is_due();
+        }
+        if is_over {
+            break;
+        }
+        n_lost += 1;
+    }
+    assert_eq!(n_lost, 3, "a pull request, a moved branch and a merge");
 }

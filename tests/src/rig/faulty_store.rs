@@ -1,4 +1,4 @@
-//! A store that loses commits, and answers of commits.
+//! A store that loses commits, and answers of commits; and what says which.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -26,7 +26,7 @@ use pointsman_master::{
     },
 };
 
-/// When a commit fails.
+/// When a write fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// Nothing is durable.
@@ -35,11 +35,11 @@ pub enum Loss {
     After,
 }
 
-/// Which commit is to fail, and how many there were.
+/// Which write is to fail, and how many there were.
 #[derive(Debug, Default)]
 pub struct Faults {
     begins: AtomicU64,
-    commits: AtomicU64,
+    writes: AtomicU64,
     next: Mutex<Option<(u64, Loss)>>,
 }
 
@@ -49,19 +49,19 @@ impl Faults {
         self.begins.load(Ordering::SeqCst)
     }
 
-    /// Commits that were tried so far.
-    pub fn commits(&self) -> u64 {
-        self.commits.load(Ordering::SeqCst)
+    /// Writes that were tried so far.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::SeqCst)
     }
 
-    /// Makes the `n`th commit from the start fail, once.
+    /// Makes the `n`th write from the start fail, once.
     pub fn fail(&self, n: u64, loss: Loss) {
         *self.next() = Some((n, loss));
     }
 
-    /// Makes the next commit fail, once.
+    /// Makes the next write fail, once.
     pub fn fail_next(&self, loss: Loss) {
-        self.fail(self.commits() + 1, loss);
+        self.fail(self.writes() + 1, loss);
     }
 
     /// Whether the failure that was asked for has not come yet.
@@ -74,22 +74,24 @@ impl Faults {
     }
 
     fn take(&self) -> Option<Loss> {
-        let n = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
+        let n = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         self.next()
             .take_if(|(due, _)| *due == n)
             .map(|(_, loss)| loss)
     }
 
-    async fn around<T>(
+    /// Does a write, or loses it, or only its answer.
+    pub(super) async fn around<T, E>(
         &self,
-        write: impl Future<Output = Result<T, Error>> + Send,
-    ) -> Result<T, Error> {
+        write: impl Future<Output = Result<T, E>> + Send,
+        lost: fn(&'static str) -> E,
+    ) -> Result<T, E> {
         match self.take() {
             None => write.await,
-            Some(Loss::Before) => Err(lost("the write")),
+            Some(Loss::Before) => Err(lost("the write was lost on purpose")),
             Some(Loss::After) => {
                 write.await?;
-                Err(lost("the answer"))
+                Err(lost("the answer was lost on purpose"))
             }
         }
     }
@@ -98,7 +100,7 @@ impl Faults {
 fn lost(what: &'static str) -> Error {
     Error::Unavailable {
         operation: "commit",
-        source: format!("{what} was lost on purpose").into(),
+        source: what.into(),
     }
 }
 
@@ -241,7 +243,7 @@ impl Store for FaultyStore {
         beats: &[BeatWrite],
     ) -> Result<Vec<LeaseKey>, Error> {
         self.faults
-            .around(self.inner.flush_beats(owner, beats))
+            .around(self.inner.flush_beats(owner, beats), lost)
             .await
     }
 
@@ -252,7 +254,7 @@ impl Store for FaultyStore {
         now: Timestamp,
     ) -> Result<(), Error> {
         self.faults
-            .around(self.inner.record_progress(worker, progress, now))
+            .around(self.inner.record_progress(worker, progress, now), lost)
             .await
     }
 
@@ -305,7 +307,7 @@ impl Store for FaultyStore {
 impl Tx for FaultyTx {
     async fn commit(self: Box<Self>) -> Result<(), Error> {
         let Self { inner, faults } = *self;
-        faults.around(inner.commit()).await
+        faults.around(inner.commit(), lost).await
     }
 
     async fn insert_repository(&mut self, repository: &Repository) -> Result<(), Error> {

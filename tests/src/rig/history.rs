@@ -59,6 +59,7 @@ impl History {
         self.check_leases(&mut faults);
         self.check_outcomes(&mut faults);
         self.check_fences(&mut faults);
+        self.check_places(&mut faults);
         self.check_tiers(&mut faults);
         faults
     }
@@ -213,6 +214,23 @@ impl History {
             if fence <= before {
                 faults.push(format!(
                     "attempt {attempt} was leased with {fence} after {before}"
+                ));
+            }
+        }
+    }
+
+    /// Work is leased where it is wanted alone: never under PAUSED, never of what is over.
+    fn check_places(&self, faults: &mut Vec<String>) {
+        for event in self.events.iter().filter(|e| e.kind == "attempt_leased") {
+            let role = event.from.role().map(|role| role.as_str());
+            let wanted = match event.from {
+                State::AwaitingCi => Some("ci"),
+                _ => role,
+            };
+            if wanted.is_none() || event.detail["role"].as_str() != wanted {
+                faults.push(format!(
+                    "event {} leases {} in {}",
+                    event.sequence, event.detail["role"], event.from
                 ));
             }
         }

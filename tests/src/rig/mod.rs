@@ -5,6 +5,7 @@
 //! pushes them to its leases' refs. [`Rig::crash`] drops everything that lives in memory.
 
 pub mod drive;
+pub mod faulty_forge;
 pub mod faulty_store;
 pub mod history;
 pub mod remote;
@@ -34,6 +35,7 @@ use pointsman_master::{
 };
 use tempfile::TempDir;
 
+use faulty_forge::FaultyForge;
 use faulty_store::{Faults, FaultyStore};
 use history::History;
 use remote::Remote;
@@ -65,7 +67,10 @@ pub struct Rig {
     pub master: Master,
     /// Without faults: for looking, and for what a test arranges.
     pub store: Arc<dyn Store>,
+    /// Of the store's commits.
     pub faults: Arc<Faults>,
+    /// Of the forge's writes.
+    pub forge_faults: Arc<Faults>,
     pub clock: Arc<ManualClock>,
     pub stopwatch: Arc<ManualStopwatch>,
     pub chance: Arc<CountingChance>,
@@ -100,11 +105,13 @@ impl Rig {
                 .expect("the database opens"),
         );
         let faults = Arc::new(Faults::default());
+        let forge_faults = Arc::new(Faults::default());
         let stopwatch = Arc::new(ManualStopwatch::default());
         let chance = Arc::new(CountingChance::default());
         let master = Master::new(
             Parts {
                 store: Arc::new(FaultyStore::new(Arc::clone(&store), Arc::clone(&faults))),
+                forge_faults: &forge_faults,
                 clock: &clock,
                 stopwatch: &stopwatch,
                 chance: &chance,
@@ -115,6 +122,7 @@ impl Rig {
             master,
             store,
             faults,
+            forge_faults,
             clock,
             stopwatch,
             chance,
@@ -159,6 +167,7 @@ impl Rig {
                     Arc::clone(&self.store),
                     Arc::clone(&self.faults),
                 )),
+                forge_faults: &self.forge_faults,
                 clock: &self.clock,
                 stopwatch: &self.stopwatch,
                 chance: &self.chance,
@@ -294,6 +303,7 @@ async fn turn(sweep: &dyn Sweep) -> Report {
 
 struct Parts<'a> {
     store: Arc<dyn Store>,
+    forge_faults: &'a Arc<Faults>,
     clock: &'a Arc<ManualClock>,
     stopwatch: &'a Arc<ManualStopwatch>,
     chance: &'a Arc<CountingChance>,
@@ -309,7 +319,10 @@ impl Master {
         );
         let ports = Ports {
             store: parts.store,
-            forge: Arc::new(forge),
+            forge: Arc::new(FaultyForge::new(
+                Arc::new(forge),
+                Arc::clone(parts.forge_faults),
+            )),
             clock: parts.clock.clone(),
             stopwatch: parts.stopwatch.clone(),
             chance: parts.chance.clone(),

@@ -1,0 +1,108 @@
+//! A forge that loses writes, and answers of writes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pointsman_master::{
+    domain::{
+        ci::CheckState,
+        ids::{CommitId, WorkflowId},
+    },
+    forge::{
+        Error, Forge, Item, MergeOutcome, MoveOutcome, OpenOutcome, WantedMerge, WantedPullRequest,
+    },
+    store::model::Repository,
+};
+
+use super::faulty_store::Faults;
+
+/// A forge whose writes fail where [`Faults`] say so.
+pub struct FaultyForge {
+    inner: Arc<dyn Forge>,
+    faults: Arc<Faults>,
+}
+
+impl FaultyForge {
+    pub fn new(inner: Arc<dyn Forge>, faults: Arc<Faults>) -> Self {
+        Self { inner, faults }
+    }
+}
+
+fn lost(what: &'static str) -> Error {
+    Error::Unavailable {
+        operation: "write",
+        source: what.into(),
+    }
+}
+
+#[async_trait]
+impl Forge for FaultyForge {
+    async fn labelled_items(&self, repository: &Repository) -> Result<Vec<Item>, Error> {
+        self.inner.labelled_items(repository).await
+    }
+
+    async fn item(&self, repository: &Repository, number: u64) -> Result<Option<Item>, Error> {
+        self.inner.item(repository, number).await
+    }
+
+    async fn branch(&self, repository: &Repository, name: &str) -> Result<Option<CommitId>, Error> {
+        self.inner.branch(repository, name).await
+    }
+
+    async fn conflicts(
+        &self,
+        repository: &Repository,
+        head: &CommitId,
+        base_ref: &str,
+    ) -> Result<Vec<String>, Error> {
+        self.inner.conflicts(repository, head, base_ref).await
+    }
+
+    async fn checks(
+        &self,
+        repository: &Repository,
+        workflow: WorkflowId,
+        commit: &CommitId,
+    ) -> Result<Vec<CheckState>, Error> {
+        self.inner.checks(repository, workflow, commit).await
+    }
+
+    async fn rerun_failed_checks(
+        &self,
+        repository: &Repository,
+        workflow: WorkflowId,
+        commit: &CommitId,
+    ) -> Result<(), Error> {
+        let write = self.inner.rerun_failed_checks(repository, workflow, commit);
+        self.faults.around(write, lost).await
+    }
+
+    async fn move_branch(
+        &self,
+        repository: &Repository,
+        name: &str,
+        from: &CommitId,
+        to: &CommitId,
+    ) -> Result<MoveOutcome, Error> {
+        let write = self.inner.move_branch(repository, name, from, to);
+        self.faults.around(write, lost).await
+    }
+
+    async fn open_pull_request(
+        &self,
+        repository: &Repository,
+        wanted: &WantedPullRequest,
+    ) -> Result<OpenOutcome, Error> {
+        let write = self.inner.open_pull_request(repository, wanted);
+        self.faults.around(write, lost).await
+    }
+
+    async fn merge(
+        &self,
+        repository: &Repository,
+        wanted: &WantedMerge,
+    ) -> Result<MergeOutcome, Error> {
+        let write = self.inner.merge(repository, wanted);
+        self.faults.around(write, lost).await
+    }
+}
