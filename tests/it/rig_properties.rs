@@ -496,6 +496,9 @@ fn without_people_no_workflow_has_more_attempts_than_its_policy_allows() {
     }
 }
 
+/// What is done to a history, and what that stands for.
+type Damage = (&'static str, fn(&mut History));
+
 /// A true history, and what each kind of damage does to it.
 #[test]
 fn the_checker_finds_what_can_not_be() {
@@ -507,7 +510,7 @@ fn the_checker_finds_what_can_not_be() {
         rig.history().await
     });
     assert_eq!(history.faults(), Vec::<String>::new());
-    let damages: [(&str, fn(&mut History)); 9] = [
+    let damages: Vec<Damage> = vec![
         ("an event is lost", |h| {
             let moved = h.events.iter().position(|event| event.from != event.to);
             h.events.remove(moved.expect("something moved"));
