@@ -2,13 +2,17 @@
 //!
 //! The one place where Pointsman starts a git process, for the master's forge and for the worker's
 //! workspaces alike: the environment is made from nothing, no system or user configuration is read,
-//! no hook runs, no prompt waits, every call has a deadline, and what git printed comes back bounded.
+//! no hook runs, no prompt waits, no repository is looked for above the directory, every call has a
+//! deadline, and git's error text comes back bounded; its standard output comes back whole.
 //! Which commands are run, and what their failure means, is the caller's business.
 
 use std::{
     ffi::{OsStr, OsString},
+    fs::File,
+    io,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,7 +34,7 @@ pub enum Error {
         command: String,
         directory: PathBuf,
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// git ended with a status that the caller does not expect.
     #[error("git {command} ended with {status}: {stderr}")]
@@ -66,6 +70,7 @@ impl Output {
 pub struct Git {
     directory: PathBuf,
     environment: Vec<(OsString, OsString)>,
+    held: Option<Arc<File>>,
 }
 
 impl Git {
@@ -74,7 +79,16 @@ impl Git {
         Self {
             directory: directory.into(),
             environment: Vec::new(),
+            held: None,
         }
+    }
+
+    /// Gives `file` to each command as its standard input, which no command here reads. A lock on it
+    /// (`flock`) is then held for as long as a command runs, also after this process was killed.
+    #[must_use]
+    pub fn holding(mut self, file: File) -> Self {
+        self.held = Some(Arc::new(file));
+        self
     }
 
     /// Adds a variable to the environment of the commands.
@@ -123,20 +137,17 @@ impl Git {
         let arguments: Vec<OsString> = arguments.into_iter().map(|a| a.as_ref().into()).collect();
         let command = describe(&arguments);
         tracing::debug!(git.command = %command, git.directory = %self.directory.display(), "run git");
+        let no_start = |source| Error::Start {
+            command: command.clone(),
+            directory: self.directory.clone(),
+            source,
+        };
         let child = self
             .command(&arguments)
-            .spawn()
-            .map_err(|source| Error::Start {
-                command: command.clone(),
-                directory: self.directory.clone(),
-                source,
-            })?;
+            .and_then(|mut command| command.spawn())
+            .map_err(no_start)?;
         let output = match tokio::time::timeout(DEADLINE, child.wait_with_output()).await {
-            Ok(output) => output.map_err(|source| Error::Start {
-                command: command.clone(),
-                directory: self.directory.clone(),
-                source,
-            })?,
+            Ok(output) => output.map_err(no_start)?,
             // The child is killed when it is dropped here.
             Err(_) => return Err(Error::Deadline { command }),
         };
@@ -156,7 +167,7 @@ impl Git {
         })
     }
 
-    fn command(&self, arguments: &[OsString]) -> Command {
+    fn command(&self, arguments: &[OsString]) -> io::Result<Command> {
         let mut command = Command::new("git");
         command
             .env_clear()
@@ -167,6 +178,10 @@ impl Git {
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_TERMINAL_PROMPT", "0")
+            // What a repository lacks is an error here, and never fetched from where it says.
+            .env("GIT_NO_LAZY_FETCH", "1")
+            // A directory that is no repository must not make git act on one around it.
+            .env("GIT_CEILING_DIRECTORIES", self.ceiling()?)
             // A path names a repository of another user where containers share one: ownership is no
             // criterion, since nothing of its configuration or hooks is trusted here anyway.
             .args(["-c", "safe.directory=*"])
@@ -179,11 +194,24 @@ impl Git {
             .envs(self.environment.iter().map(|(k, v)| (k, v)))
             .args(arguments)
             .current_dir(&self.directory)
-            .stdin(Stdio::null())
+            .stdin(self.stdin()?)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        command
+        Ok(command)
+    }
+
+    /// Where git stops looking for a repository; the directory itself is looked at in any case.
+    fn ceiling(&self) -> io::Result<PathBuf> {
+        let directory = std::path::absolute(&self.directory)?;
+        Ok(directory.parent().unwrap_or(&directory).to_owned())
+    }
+
+    fn stdin(&self) -> io::Result<Stdio> {
+        match &self.held {
+            Some(file) => file.try_clone().map(Stdio::from),
+            None => Ok(Stdio::null()),
+        }
     }
 }
 
@@ -233,6 +261,32 @@ mod tests {
             .await
             .unwrap_err();
         assert!(matches!(error, Error::Start { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_repository_around_the_directory_is_left_alone() {
+        let outer = tempfile::tempdir().unwrap();
+        Git::new(outer.path()).run(["init", "--quiet"]).await.unwrap();
+        let inner = outer.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let error = Git::new(&inner).run(["rev-parse", "--git-dir"]).await;
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("not a git repository"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_held_lock_is_the_commands_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let lock = File::create(&path).unwrap();
+        lock.lock().unwrap();
+        let git = Git::new(directory.path()).holding(lock);
+        // An alias that is a shell command shows what git passes on.
+        let said = git
+            .text(["-c", "alias.fd=!readlink /proc/$$/fd/0", "fd"])
+            .await
+            .unwrap();
+        assert_eq!(Path::new(&said), path.canonicalize().unwrap());
     }
 
     #[tokio::test]
