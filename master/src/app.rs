@@ -3,7 +3,7 @@
 //! Bound before the long steps, so that the address is known and liveness answers while the database is
 //! opened and migrated; ready only once all of it runs.
 
-use std::{io, path::Path, pin::pin, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -38,7 +38,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub enum Error {
     #[error("bind {address}")]
     Bind {
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         #[source]
         source: io::Error,
     },
@@ -66,13 +66,14 @@ pub struct App {
 
 /// A port that is bound and says that the master lives, while the rest is being opened.
 pub(crate) struct Bound {
+    address: SocketAddr,
     listener: std::net::TcpListener,
     routes: RoutesBuilder,
     health: Health,
 }
 
 impl Bound {
-    /// Binds the port and says where it is.
+    /// Binds the port.
     pub(crate) async fn bind(config: &Config) -> Result<Self, Error> {
         let failed = |source| Error::Bind {
             address: config.listen,
@@ -80,10 +81,10 @@ impl Bound {
         };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        publish(&config.state_dir, &address.to_string()).map_err(Error::StateDirectory)?;
         tracing::info!(%address, "listening");
         let (health, routes) = server::health().await;
         Ok(Self {
+            address,
             listener: listener.into_std().map_err(failed)?,
             routes,
             health,
@@ -103,6 +104,8 @@ impl Bound {
             }
         };
         opened.cancel();
+        // Only now: a second master on this state directory has got no further than the database's lock.
+        publish(&config.state_dir, &self.address.to_string()).map_err(Error::StateDirectory)?;
         // Who is connected is told to connect again; who does not listen is cut off.
         if tokio::time::timeout(FAREWELL, alive).await.is_err() {
             tracing::debug!("somebody stayed connected while the database was opened");

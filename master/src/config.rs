@@ -13,7 +13,10 @@ use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    domain::policy::{DEFAULT_FLAKE_RETRIES, MAX_FLAKE_RETRIES},
+    domain::{
+        attempt::SHORTEST_TTL_SECONDS,
+        policy::{DEFAULT_FLAKE_RETRIES, MAX_FLAKE_RETRIES},
+    },
     telemetry::Format,
 };
 
@@ -156,6 +159,13 @@ impl Config {
             });
         }
         self.filter()?;
+        if self.least_ttl_seconds() > SHORTEST_TTL_SECONDS {
+            return Err(Error::Value {
+                key: "beat_interval and flush_interval",
+                value: format!("{} s for three beats", self.least_ttl_seconds()),
+                expected: format!("at most {SHORTEST_TTL_SECONDS} s, the shortest time-to-live"),
+            });
+        }
         let ms = Duration::from_millis;
         let s = Duration::from_secs;
         let ranges = [
@@ -293,6 +303,10 @@ mod tests {
             &["listen is 0.0.0.0:7433", "loopback"],
         );
         refused("log = \"a=b=c\"", &["log is a=b=c"]);
+        refused(
+            "beat_interval = \"60s\"",
+            &["beat_interval", "at most 180 s"],
+        );
     }
 
     #[test]

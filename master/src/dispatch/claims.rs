@@ -32,6 +32,9 @@ pub enum WaitError {
 
 struct Waiter {
     claim: Claim,
+    /// Not claimed for yet. What an earlier call with its request id got is found even where nothing is
+    /// pending, so the first claim is always made.
+    is_new: bool,
     answer: oneshot::Sender<Result<Vec<Grant>, Error>>,
 }
 
@@ -60,7 +63,11 @@ impl Claims {
             .known_worker(claim.worker, claim.instance)
             .await?;
         let (answer, mut receiver) = oneshot::channel();
-        self.enqueue(Waiter { claim, answer })?;
+        self.enqueue(Waiter {
+            claim,
+            is_new: true,
+            answer,
+        })?;
         tokio::select! {
             result = &mut receiver => settled(result.ok()),
             () = self.stop.cancelled() => Err(WaitError::Draining),
@@ -94,20 +101,43 @@ impl Claims {
                 () = wake.claims.notified() => {}
                 () = tokio::time::sleep(POLL) => {}
             }
-            self.claim_once().await;
+            if !self.is_idle() {
+                self.claim_once().await;
+            }
         }
     }
 
-    /// One pass over all who wait now, first come first served. Who gets nothing waits on.
+    fn is_idle(&self) -> bool {
+        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        waiters.is_empty()
+    }
+
+    /// One pass over all who wait now, first come first served. Who gets nothing waits on. Where nothing is
+    /// pending, only newcomers are claimed for: waiting costs one read, however many wait.
     async fn claim_once(&self) {
+        let may_have_work = match self.service.may_have_work().await {
+            Ok(may_have_work) => may_have_work,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "pending attempts could not be looked for"
+                );
+                return;
+            }
+        };
         let waiting: Vec<Waiter> = {
             let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
             waiters.drain(..).collect()
         };
-        for waiter in waiting {
+        for mut waiter in waiting {
             if waiter.answer.is_closed() {
                 continue;
             }
+            if !may_have_work && !waiter.is_new {
+                self.wait_on(waiter);
+                continue;
+            }
+            waiter.is_new = false;
             match self.service.claim(waiter.claim).await {
                 Ok(grants) if grants.is_empty() => self.wait_on(waiter),
                 Ok(grants) => self.deliver(waiter, grants).await,

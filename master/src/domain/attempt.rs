@@ -156,6 +156,9 @@ pub const fn default_ttl_seconds(role: Role, tier: u32) -> u32 {
     }
 }
 
+/// The shortest default time-to-live: intervals of beats must fit it.
+pub const SHORTEST_TTL_SECONDS: u32 = default_ttl_seconds(Role::Estimator, 1);
+
 /// What becomes of an attempt whose lease ended without a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {

@@ -104,6 +104,23 @@ pub enum EffectResult {
     },
 }
 
+impl EffectResult {
+    /// The name under which it is written to the history.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::HeadMoved { .. } => "head_moved",
+            Self::PullRequestOpened { .. } => "pull_request_opened",
+            Self::ChecksRerun => "checks_rerun",
+            Self::Merged { .. } => "merged",
+            Self::Superseded { .. } => "superseded",
+            Self::MergeBlocked { .. } => "merge_blocked",
+            Self::MergeConflict { .. } => "merge_conflict",
+            Self::MergeRefused { .. } => "merge_refused",
+            Self::Spent { .. } => "spent",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelState {
     Present,
@@ -149,7 +166,6 @@ text_enum! {
         AttemptReleased = "attempt_released",
         AttemptFailed = "attempt_infrastructure_error",
         AttemptLost = "attempt_lost",
-        VerdictAccepted = "verdict_accepted",
         LockTtlExpired = "lock-ttl-expired",
         AttemptPickupExhausted = "attempt-pickup-exhausted",
     }

@@ -8,18 +8,24 @@ use crate::{
         backoff,
         ci::{CiReading, Wait, classify},
         decision::Input,
-        ids::{CommitId, WorkflowId},
+        ids::{CommitId, RepositoryId, WorkflowId},
         policy::Policy,
         time::Timestamp,
         transitions::State,
     },
+    forge,
     store::model::{Repository, WorkflowRow},
 };
 
 impl Service {
-    /// Workflows whose checks are due to be read.
-    pub async fn due_ci_polls(&self, limit: u32) -> Result<Vec<WorkflowId>, Error> {
-        Ok(self.store().due_ci_polls(self.now(), limit).await?)
+    /// Workflows whose checks are due to be read, each with its repository.
+    pub async fn due_ci_polls(&self, limit: u32) -> Result<Vec<(RepositoryId, WorkflowId)>, Error> {
+        let mut due = Vec::new();
+        for workflow in self.store().due_ci_polls(self.now(), limit).await? {
+            let row = self.workflow_row(workflow).await?;
+            due.push((row.workflow.repository, workflow));
+        }
+        Ok(due)
     }
 
     /// Reads the checks of a workflow's head and decides about them. False: nothing to decide yet.
@@ -27,15 +33,51 @@ impl Service {
         let Some(row) = self.waiting_for_ci(workflow).await? else {
             return Ok(false);
         };
-        if self.refresh(workflow).await? {
+        match self.look_at_ci(&row).await {
+            Err(Error::Forge(error)) => self.count_unread_poll(&row, &error).await,
+            other => other,
+        }
+    }
+
+    async fn look_at_ci(&self, row: &WorkflowRow) -> Result<bool, Error> {
+        if self.refresh(row.workflow.id).await? {
             return Ok(true);
         }
         let Some(head) = row.workflow.progress().head.clone() else {
-            return Ok(false);
+            return self.decide_ci(row, None).await;
         };
         let repository = self.repository_of(row.workflow.repository).await?;
-        let input = self.read_ci(&repository, &row, &head).await?;
-        self.decide_ci(&row, head, input).await
+        let input = self.read_ci(&repository, row, &head).await?;
+        self.decide_ci(row, Some(input)).await
+    }
+
+    /// A look that the forge did not allow. The wait goes on with a backoff, and ends at its deadline as
+    /// any other, so that a repository that can't be read neither waits for ever nor crowds out others.
+    async fn count_unread_poll(
+        &self,
+        row: &WorkflowRow,
+        error: &forge::Error,
+    ) -> Result<bool, Error> {
+        tracing::warn!(
+            error = error as &dyn std::error::Error,
+            workflow.id = %row.workflow.id,
+            "checks could not be read"
+        );
+        let repository = self.repository_of(row.workflow.repository).await?;
+        let progress = row.workflow.progress();
+        let started_at = progress.awaiting_ci_started_at.unwrap_or(row.state_since);
+        let is_over = self.now().since(started_at) >= repository.policy.ci_poll_deadline();
+        let input = progress
+            .head
+            .clone()
+            .filter(|_| is_over)
+            .map(|head| Input::Ci {
+                head,
+                reading: CiReading::Exhausted {
+                    reason: format!("the checks can't be read: {error}"),
+                },
+            });
+        self.decide_ci(row, input).await
     }
 
     async fn waiting_for_ci(&self, workflow: WorkflowId) -> Result<Option<WorkflowRow>, Error> {
@@ -67,32 +109,29 @@ impl Service {
         })
     }
 
-    async fn decide_ci(
-        &self,
-        row: &WorkflowRow,
-        head: CommitId,
-        input: Input,
-    ) -> Result<bool, Error> {
+    /// Applies what a look showed, if the workflow is still as it was when the look began; `None`, and a
+    /// verdict that is not there yet, only set the next look.
+    async fn decide_ci(&self, row: &WorkflowRow, input: Option<Input>) -> Result<bool, Error> {
         let now = self.now();
         let mut tx = self.store().begin().await?;
         let Some(mut locked) = tx.lock_workflow(row.workflow.id).await? else {
             return Ok(false);
         };
-        let progress = locked.workflow.progress();
-        let is_as_read =
-            progress.state == State::AwaitingCi && progress.head.as_ref() == Some(&head);
         // An effect that is open (a rerun that was asked for) makes every reading old news.
+        let is_as_read = locked.version == row.version;
         if !is_as_read || tx.open_effect_of(row.workflow.id).await?.is_some() {
             return Ok(false);
         }
-        let is_pending = matches!(
-            &input,
-            Input::Ci {
-                reading: CiReading::Pending,
-                ..
-            }
-        );
-        if is_pending {
+        let verdict = input.filter(|input| {
+            !matches!(
+                input,
+                Input::Ci {
+                    reading: CiReading::Pending,
+                    ..
+                }
+            )
+        });
+        let Some(verdict) = verdict else {
             // A check that has concluded since it was read asks for another look at once: that must not be
             // put off by what this look has not seen.
             if locked.ci_next_poll_at != row.ci_next_poll_at {
@@ -100,6 +139,7 @@ impl Service {
             }
             let polls = locked.ci_polls.saturating_add(1);
             let policy = self.policy(&locked.repository);
+            let progress = locked.workflow.progress();
             let started_at = progress.awaiting_ci_started_at.unwrap_or(now);
             let jitter = self.ports.chance.jitter();
             let wait = backoff::CI_POLLS.equal_jitter(polls, jitter);
@@ -107,9 +147,11 @@ impl Service {
             tx.set_ci_poll(row.workflow.id, polls, next).await?;
             tx.commit().await?;
             return Ok(false);
-        }
+        };
         let cause = Cause::new("sweep:ci_poller", now);
-        let is_changed = self.apply(tx.as_mut(), &mut locked, input, &cause).await?;
+        let is_changed = self
+            .apply(tx.as_mut(), &mut locked, verdict, &cause)
+            .await?;
         tx.commit().await?;
         self.wake().all();
         Ok(is_changed)

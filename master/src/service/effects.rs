@@ -11,7 +11,7 @@ use crate::{
         backoff,
         decision::{EffectResult, Input, Note},
         effect::Effect,
-        ids::CommitId,
+        ids::{CommitId, RepositoryId},
         transitions::State,
         workflow::Kind,
     },
@@ -29,19 +29,29 @@ enum Try {
 }
 
 impl Service {
-    /// Open effects that are due.
-    pub async fn due_effects(&self, limit: u32) -> Result<Vec<OpenEffectRow>, Error> {
-        Ok(self.store().due_effects(self.now(), limit).await?)
+    /// Open effects that are due, each with the repository that it asks.
+    pub async fn due_effects(
+        &self,
+        limit: u32,
+    ) -> Result<Vec<(RepositoryId, OpenEffectRow)>, Error> {
+        let mut due = Vec::new();
+        for effect in self.store().due_effects(self.now(), limit).await? {
+            let row = self.workflow_row(effect.workflow).await?;
+            due.push((row.workflow.repository, effect));
+        }
+        Ok(due)
     }
 
     /// Carries out one effect as far as it goes now. False: it is still open.
     pub async fn carry_out(&self, effect: &OpenEffectRow) -> Result<bool, Error> {
         // A fresh look: what was closed, merged or unlabelled meanwhile wants no side effect.
-        let tried = match self.refresh(effect.workflow).await {
-            Ok(_) => self.try_if_still_wanted(effect).await,
-            Err(error) => Err(error),
-        };
-        match tried {
+        match self.refresh(effect.workflow).await {
+            Ok(_) => {}
+            // A look that the forge did not allow is no try.
+            Err(Error::Forge(error)) => return self.put_off(effect, &error).await,
+            Err(error) => return Err(error),
+        }
+        match self.try_if_still_wanted(effect).await {
             Ok(None) => Ok(false),
             Ok(Some(Try::Ended(result))) => self.end_effect(effect, result, None).await,
             Ok(Some(Try::Opened(item, head))) => {
@@ -52,6 +62,10 @@ impl Service {
                 self.end_effect(effect, result, Some(item)).await
             }
             Ok(Some(Try::Waits(reason))) => self.postpone_effect(effect, reason).await,
+            Err(Error::Forge(error @ forge::Error::Store { .. })) => Err(error.into()),
+            Err(Error::Forge(error)) if matches!(effect.effect, Effect::Merge { .. }) => {
+                self.put_off(effect, &error).await
+            }
             Err(Error::Forge(error)) => self.count_failure(effect, &error).await,
             Err(error) => Err(error),
         }
@@ -135,19 +149,7 @@ impl Service {
             Ok(MergeOutcome::Conflict { paths }) => {
                 Try::Ended(EffectResult::MergeConflict { paths })
             }
-            Ok(MergeOutcome::Waiting { reason }) => {
-                let started_at = workflow.progress().merging_started_at;
-                let waited = self.now().since(started_at.unwrap_or(row.state_since));
-                if waited >= repository.policy.merge_deadline() {
-                    let reason = format!(
-                        "not merged within {} s: {reason}",
-                        repository.policy.merge_deadline_seconds
-                    );
-                    Try::Ended(EffectResult::MergeRefused { reason })
-                } else {
-                    Try::Waits(reason)
-                }
-            }
+            Ok(MergeOutcome::Waiting { reason }) => Try::Waits(reason),
             Ok(MergeOutcome::Refused { reason }) | Err(forge::Error::Refused { reason, .. }) => {
                 Try::Ended(EffectResult::MergeRefused { reason })
             }
@@ -171,7 +173,7 @@ impl Service {
         cause.attempt = effect.attempt;
         let open = tx.open_effect_of(effect.workflow).await?;
         if open.is_none_or(|open| open.id != effect.id) {
-            let detail = json!({ "effect": effect.effect.name(), "result": format!("{result:?}") });
+            let detail = json!({ "effect": effect.effect.name(), "result": result.name() });
             self.note(tx.as_mut(), &locked, Note::EffectClosed, detail, &cause)
                 .await?;
             tx.commit().await?;
@@ -204,8 +206,54 @@ impl Service {
         Ok(is_changed)
     }
 
-    /// Looks again later. A look that found that it must wait is no try.
+    /// The forge can't be asked: later, without a try. MERGING is bounded by its deadline alone.
+    async fn put_off(&self, effect: &OpenEffectRow, error: &forge::Error) -> Result<bool, Error> {
+        log_failure(effect, error);
+        let reason = error.to_string();
+        if let Some(result) = self.merge_deadline_passed(effect, &reason).await? {
+            return self.end_effect(effect, result, None).await;
+        }
+        self.write_wait(effect.clone(), reason).await
+    }
+
+    /// Looks again later. A look that found that it must wait is no try, and the forge has answered: what
+    /// failed before counts no more.
     async fn postpone_effect(&self, effect: &OpenEffectRow, reason: String) -> Result<bool, Error> {
+        if let Some(result) = self.merge_deadline_passed(effect, &reason).await? {
+            return self.end_effect(effect, result, None).await;
+        }
+        let answered = OpenEffectRow {
+            tries: 0,
+            first_failure_at: None,
+            ..effect.clone()
+        };
+        self.write_wait(answered, reason).await
+    }
+
+    async fn merge_deadline_passed(
+        &self,
+        effect: &OpenEffectRow,
+        reason: &str,
+    ) -> Result<Option<EffectResult>, Error> {
+        let Some(row) = self.store().workflow(effect.workflow).await? else {
+            return Ok(None);
+        };
+        if row.workflow.state() != State::Merging {
+            return Ok(None);
+        }
+        let repository = self.repository_of(row.workflow.repository).await?;
+        let started_at = row.workflow.progress().merging_started_at;
+        let waited = self.now().since(started_at.unwrap_or(row.state_since));
+        let is_over = waited >= repository.policy.merge_deadline();
+        Ok(is_over.then(|| EffectResult::MergeRefused {
+            reason: format!(
+                "not merged within {} s: {reason}",
+                repository.policy.merge_deadline_seconds
+            ),
+        }))
+    }
+
+    async fn write_wait(&self, effect: OpenEffectRow, reason: String) -> Result<bool, Error> {
         let now = self.now();
         let waits = effect.waits.saturating_add(1);
         let wait = backoff::LOOKS.equal_jitter(waits, self.ports.chance.jitter());
@@ -213,7 +261,7 @@ impl Service {
             waits,
             next_try_at: now.after(wait),
             waiting_for: reason,
-            ..effect.clone()
+            ..effect
         };
         self.write_effect(&later).await?;
         Ok(false)
@@ -227,16 +275,19 @@ impl Service {
         error: &forge::Error,
     ) -> Result<bool, Error> {
         let now = self.now();
-        tracing::warn!(
-            error = error as &dyn std::error::Error,
-            workflow.id = %effect.workflow,
-            effect = effect.effect.name(),
-            "effect could not be carried out"
-        );
-        let tries = effect.tries.saturating_add(1);
-        let first_failure_at = effect.first_failure_at.unwrap_or(now);
+        log_failure(effect, error);
         let Some(row) = self.store().workflow(effect.workflow).await? else {
             return Ok(false);
+        };
+        // What failed before a pause counts no more: paused time runs no deadline.
+        let first_failure_at = effect
+            .first_failure_at
+            .filter(|first| *first >= row.state_since)
+            .unwrap_or(now);
+        let tries = if first_failure_at == now {
+            1
+        } else {
+            effect.tries.saturating_add(1)
         };
         let repository = self.repository_of(row.workflow.repository).await?;
         let policy = &repository.policy;
@@ -272,6 +323,15 @@ impl Service {
         }
         Ok(())
     }
+}
+
+fn log_failure(effect: &OpenEffectRow, error: &forge::Error) {
+    tracing::warn!(
+        error = error as &dyn std::error::Error,
+        workflow.id = %effect.workflow,
+        effect = effect.effect.name(),
+        "effect could not be carried out"
+    );
 }
 
 fn wanted_pull_request(

@@ -23,6 +23,10 @@ use crate::{
 /// Kill budget of a check that no profile offers: five seconds from TERM to KILL, and five to be sure.
 const CHECK_KILL_BUDGET: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// Most leases that one answer carries, however many are asked for: each may hold several hundred
+/// kilobytes of facts, and the answer must fit into one message.
+const LEASES_AT_ONCE: u32 = 5;
+
 /// A worker that can take attempts.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim {
@@ -47,14 +51,14 @@ impl Service {
     /// Leases up to `max` attempts that fit the worker. The same request again gets the same leases.
     pub async fn claim(&self, claim: Claim) -> Result<Vec<Grant>, Error> {
         let now = self.now();
-        let worker = self.known_worker(claim.worker, claim.instance).await?;
         let mut tx = self.store().begin().await?;
+        let worker = newest_process(tx.worker(claim.worker).await?, claim.worker, claim.instance)?;
         let request = ClaimRequest {
             worker: claim.worker,
             instance: claim.instance,
             request: claim.request,
             offers: offers(&worker),
-            nonces: (0..claim.max)
+            nonces: (0..claim.max.min(LEASES_AT_ONCE))
                 .map(|_| Nonce(self.ports.chance.nonce()))
                 .collect(),
         };
@@ -70,16 +74,18 @@ impl Service {
         Ok(grants)
     }
 
+    /// Whether a claim may find something; a cheap read.
+    pub async fn may_have_work(&self) -> Result<bool, Error> {
+        Ok(self.store().may_have_work().await?)
+    }
+
     /// The worker, if this is its newest process.
     pub async fn known_worker(
         &self,
         id: WorkerId,
         instance: InstanceId,
     ) -> Result<WorkerRow, Error> {
-        match self.store().worker(id).await? {
-            Some(worker) if worker.instance == instance => Ok(worker),
-            Some(_) | None => Err(Error::UnknownInstance { id: id.to_string() }),
-        }
+        newest_process(self.store().worker(id).await?, id, instance)
     }
 
     async fn grant(
@@ -96,11 +102,16 @@ impl Service {
         let Some(locked) = tx.lock_workflow(attempt.workflow).await? else {
             return Ok(None);
         };
-        let check = match attempt.subject {
+        let mut check = match attempt.subject {
             Subject::Workflow => None,
             Subject::Check(id) => tx.check_run(id).await?,
         };
         if !is_repeated {
+            if let Some(run) = check.as_mut() {
+                // It has started: the wait for something to change begins anew.
+                run.changed_at = now;
+                tx.update_check_run(run).await?;
+            }
             self.fix_commit(tx, &locked, &mut attempt, check.as_ref())
                 .await?;
             let cause = Cause::new(format!("worker:{}", lease.worker), now).of(attempt.id);
@@ -204,6 +215,17 @@ impl Service {
         let attempt = tx.attempt(key.attempt).await?.ok_or_else(lost)?;
         Ok((tx, locked, attempt))
     }
+}
+
+/// The worker, if `instance` is its newest process.
+fn newest_process(
+    worker: Option<WorkerRow>,
+    id: WorkerId,
+    instance: InstanceId,
+) -> Result<WorkerRow, Error> {
+    worker
+        .filter(|worker| worker.instance == instance)
+        .ok_or_else(|| Error::UnknownInstance { id: id.to_string() })
 }
 
 /// The commit that the next attempt of a workflow starts from.

@@ -30,14 +30,6 @@ pub struct Observed {
     pub start: Option<CommitId>,
 }
 
-/// What one pass over a repository did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reconciled {
-    pub examined: u64,
-    pub changed: u64,
-    pub failed: u64,
-}
-
 impl Service {
     /// Looks at an item; `None` where the forge has none with that number.
     pub(super) async fn look(
@@ -152,35 +144,46 @@ impl Service {
         Ok(open.is_some_and(|open| matches!(open.effect, Effect::Merge { .. })))
     }
 
-    /// Finds labelled items that have no workflow, and compares each workflow that is not terminal with
-    /// the forge. One that fails stops none of the others.
-    pub async fn reconcile(&self, repository: &Repository) -> Result<Reconciled, Error> {
-        let mut done = Reconciled::default();
+    /// Makes workflows of labelled items that have none. One that fails stops none of the others; its
+    /// error is told at the end.
+    pub async fn discover_items(&self, repository: &Repository) -> Result<bool, Error> {
+        let mut is_changed = false;
+        let mut failure = None;
         for item in self.ports.forge.labelled_items(repository).await? {
-            let number = item.number;
-            let result = self.discover_item(repository, item).await;
-            count(&mut done, result, repository, number);
-        }
-        let mut after = None;
-        loop {
-            let filter = WorkflowFilter {
-                repository: Some(repository.id),
-                states: State::ALL
-                    .iter()
-                    .copied()
-                    .filter(|state| !state.is_terminal() || *state == State::Stuck)
-                    .collect(),
-                kind: None,
-            };
-            let page = self.store().workflows(&filter, after, PAGE).await?;
-            let Some(last) = page.last() else {
-                return Ok(done);
-            };
-            after = Some(last.workflow.id);
-            for row in &page {
-                let result = self.refresh(row.workflow.id).await;
-                count(&mut done, result, repository, row.workflow.number);
+            match self.discover_item(repository, item).await {
+                Ok(is_new) => is_changed |= is_new,
+                Err(error) => failure = Some(error),
             }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(is_changed),
+        }
+    }
+
+    /// Workflows of a repository that are compared with its forge: all that are not terminal, PAUSED ones
+    /// included, and STUCK ones, which keep how their item ended.
+    pub async fn comparable_workflows(
+        &self,
+        repository: RepositoryId,
+    ) -> Result<Vec<WorkflowId>, Error> {
+        let filter = WorkflowFilter {
+            repository: Some(repository),
+            states: State::ALL
+                .iter()
+                .copied()
+                .filter(|state| !state.is_terminal() || *state == State::Stuck)
+                .collect(),
+            kind: None,
+        };
+        let mut found = Vec::new();
+        loop {
+            let after = found.last().copied();
+            let page = self.store().workflows(&filter, after, PAGE).await?;
+            if page.is_empty() {
+                return Ok(found);
+            }
+            found.extend(page.iter().map(|row| row.workflow.id));
         }
     }
 
@@ -252,21 +255,5 @@ fn upstream_fact(item: &Item) -> Option<UpstreamFact> {
         }),
         (None, false) => Some(UpstreamFact::Closed),
         (None, true) => None,
-    }
-}
-
-fn count(done: &mut Reconciled, result: Result<bool, Error>, repository: &Repository, number: u64) {
-    done.examined += 1;
-    match result {
-        Ok(is_changed) => done.changed += u64::from(is_changed),
-        Err(error) => {
-            done.failed += 1;
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                repository = %repository.name,
-                number,
-                "item could not be reconciled"
-            );
-        }
     }
 }

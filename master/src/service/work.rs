@@ -74,6 +74,10 @@ impl Service {
         let Some(command) = locked.repository.ci_command.clone() else {
             return Ok(false);
         };
+        // A rerun that is being asked for adds its runs first.
+        if tx.open_effect_of(locked.workflow.id).await?.is_some() {
+            return Ok(false);
+        }
         let mut runs = tx.check_runs(locked.workflow.id, &head).await?;
         if runs.is_empty() {
             let run = self.new_run(locked, command, head, 1, now);

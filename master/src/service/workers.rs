@@ -29,10 +29,37 @@ pub struct Registration {
     pub unconfirmed: Vec<LeaseKey>,
 }
 
+/// What a worker's earlier process is to the one that registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Relation {
+    /// It is the same one.
+    Same,
+    /// This one holds the lock that it held, so it is gone.
+    Dead(InstanceId),
+    /// It has beaten lately, on another state directory or in another boot: a copied directory, or an
+    /// image that was started twice. Both would end each other's leases for ever.
+    Alive,
+    /// It has been silent, in another state directory: nothing is known about its sessions.
+    Elsewhere,
+}
+
+fn relation(earlier: &WorkerRow, worker: &WorkerRow, now: Timestamp) -> Relation {
+    let is_same_directory = earlier.state_directory == worker.state_directory;
+    let is_same_boot = earlier.boot_id == worker.boot_id;
+    // A beat from the future says that the wall clock was set back, and nothing else.
+    let has_beaten = earlier.last_beat_at <= now && now.since(earlier.last_beat_at) < TAKEN_FOR;
+    match (is_same_directory, is_same_boot, has_beaten) {
+        _ if earlier.instance == worker.instance => Relation::Same,
+        (true, true, _) | (true, false, false) => Relation::Dead(earlier.instance),
+        (_, _, true) => Relation::Alive,
+        (false, _, false) => Relation::Elsewhere,
+    }
+}
+
 impl Service {
-    /// Makes a process of a worker known. Where it holds the lock of the earlier process's state
-    /// directory, that process is gone, and what was leased to it is pending at once; unconfirmed
-    /// sessions keep their lease until its time-to-live has passed. Repeating it changes nothing.
+    /// Makes a process of a worker known. Where the earlier process is known to be dead, what was leased
+    /// to it is pending at once; unconfirmed sessions keep their lease until its time-to-live has passed.
+    /// Repeating it changes nothing.
     pub async fn register(&self, registration: Registration) -> Result<(), Error> {
         let now = self.now();
         let Registration {
@@ -43,19 +70,18 @@ impl Service {
         worker.last_beat_at = now;
         let mut tx = self.store().begin().await?;
         let earlier = tx.worker(worker.id).await?;
-        let dead = match &earlier {
-            None => None,
-            Some(earlier) if earlier.instance == worker.instance => None,
-            Some(earlier) if earlier.state_directory == worker.state_directory => {
-                Some(earlier.instance)
-            }
-            Some(earlier) if now.since(earlier.last_beat_at) < TAKEN_FOR => {
+        let dead = match earlier
+            .as_ref()
+            .map(|earlier| relation(earlier, &worker, now))
+        {
+            None | Some(Relation::Same | Relation::Elsewhere) => None,
+            Some(Relation::Dead(instance)) => Some(instance),
+            Some(Relation::Alive) => {
                 return Err(Error::WorkerInUse {
                     id: worker.id.to_string(),
                     seconds: TAKEN_FOR.as_secs(),
                 });
             }
-            Some(_) => None,
         };
         tx.put_worker(&worker).await?;
         let mut n_ended = 0;

@@ -4,10 +4,19 @@ use super::{Change, Error, Service, apply::Cause};
 use crate::{
     domain::{
         decision::{Input, LabelState, OperatorAction},
-        ids::WorkflowId,
+        ids::{CommitId, WorkflowId},
     },
     store::model::WorkflowRow,
 };
+
+/// What an operator does.
+struct Operation {
+    action: OperatorAction,
+    /// The version that the workflow must be at.
+    version: Option<u64>,
+    /// Where its branch is now, if it was looked at.
+    head: Option<CommitId>,
+}
 
 impl Service {
     /// Brings a STUCK or PAUSED workflow back to DISCOVERED.
@@ -20,20 +29,23 @@ impl Service {
     ) -> Result<Change<WorkflowRow>, Error> {
         let row = self.workflow_row(id).await?;
         let repository = self.repository_of(row.workflow.repository).await?;
-        let item = self
-            .ports
-            .forge
-            .item(&repository, row.workflow.number)
-            .await?;
-        let is_labelled = item.is_some_and(|item| item.labels.contains(&repository.label));
+        let seen = self.look(&repository, row.workflow.number).await?;
+        let is_labelled = seen
+            .as_ref()
+            .is_some_and(|seen| seen.item.labels.contains(&repository.label));
         let label = if is_labelled {
             LabelState::Present
         } else {
             LabelState::Absent
         };
-        let action = OperatorAction::Unstick { label };
-        self.operate(id, action, expected_version, reason, actor)
-            .await
+        let operation = Operation {
+            action: OperatorAction::Unstick { label },
+            // The look counts for the workflow that it was made for.
+            version: Some(expected_version.unwrap_or(row.version)),
+            // Work starts from where the branch is now, not where it was when the workflow got stuck.
+            head: seen.and_then(|seen| seen.start),
+        };
+        self.operate(id, operation, reason, actor).await
     }
 
     /// Sets how often this workflow may still have flaky checks run again.
@@ -45,16 +57,18 @@ impl Service {
         reason: &str,
         actor: &str,
     ) -> Result<Change<WorkflowRow>, Error> {
-        let action = OperatorAction::SetCiFlakeRetries { remaining };
-        self.operate(id, action, expected_version, reason, actor)
-            .await
+        let operation = Operation {
+            action: OperatorAction::SetCiFlakeRetries { remaining },
+            version: expected_version,
+            head: None,
+        };
+        self.operate(id, operation, reason, actor).await
     }
 
     async fn operate(
         &self,
         id: WorkflowId,
-        action: OperatorAction,
-        expected_version: Option<u64>,
+        operation: Operation,
         reason: &str,
         actor: &str,
     ) -> Result<Change<WorkflowRow>, Error> {
@@ -64,7 +78,7 @@ impl Service {
             .lock_workflow(id)
             .await?
             .ok_or_else(|| Error::no_workflow(id))?;
-        if let Some(expected) = expected_version
+        if let Some(expected) = operation.version
             && expected != locked.version
         {
             return Err(Error::VersionMismatch {
@@ -72,14 +86,15 @@ impl Service {
                 found: locked.version,
             });
         }
-        let is_unstick = matches!(action, OperatorAction::Unstick { .. });
         let cause = Cause::new(actor, now).because(reason);
-        let is_changed = self
-            .apply(tx.as_mut(), &mut locked, Input::Operator(action), &cause)
-            .await?;
-        if is_unstick {
-            self.admit(tx.as_mut(), &mut locked, now).await?;
+        let input = Input::Operator(operation.action);
+        let is_changed = self.apply(tx.as_mut(), &mut locked, input, &cause).await?;
+        if let Some(head) = operation.head {
+            let by_look = Cause::new("forge", now);
+            self.apply(tx.as_mut(), &mut locked, Input::HeadSeen { head }, &by_look)
+                .await?;
         }
+        self.admit(tx.as_mut(), &mut locked, now).await?;
         tx.commit().await?;
         self.wake().all();
         let row = self.workflow_row(id).await?;

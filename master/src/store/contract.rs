@@ -76,6 +76,8 @@ macro_rules! run_contract {
             sweeps: discovered_workflows_are_without_work,
             sweeps: a_state_with_a_role_needs_an_attempt_or_an_effect,
             sweeps: a_check_needs_a_conclusion_or_an_attempt,
+            sweeps: without_a_command_a_missing_check_is_none,
+            sweeps: discovered_workflows_wait_for_room,
             sweeps: resting_workflows_need_no_work,
             sweeps: workflows_without_work_are_paged,
             sweeps: spent_attempts_are_told_by_policy,

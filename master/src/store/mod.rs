@@ -104,7 +104,13 @@ pub trait Store: Send + Sync {
     /// Starts a transaction that can write. On SQLite it waits for the one before it.
     async fn begin(&self) -> Result<Box<dyn Tx>, Error>;
 
-    /// Answers if the database does.
+    /// Whether an attempt is pending and due by the database's clock; what it needs is not asked. A cheap
+    /// read that spares claims which can find nothing. "Perhaps" is always a right answer.
+    async fn may_have_work(&self) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    /// Answers if the database reads and would write.
     async fn ping(&self) -> Result<(), Error>;
 
     /// Ends all connections; further calls fail.
@@ -150,10 +156,11 @@ pub trait Store: Send + Sync {
     async fn due_effects(&self, now: Timestamp, limit: u32) -> Result<Vec<OpenEffectRow>, Error>;
     /// Workflows in AWAITING_CI without an open effect whose next poll is due at `now`.
     async fn due_ci_polls(&self, now: Timestamp, limit: u32) -> Result<Vec<WorkflowId>, Error>;
-    /// Workflows that should have live work but may lack it: DISCOVERED ones, those in a state with an
-    /// attempt but with neither a live attempt nor an open effect, and those in AWAITING_CI whose
-    /// newest check runs have neither a conclusion nor a live attempt, or that have no check of their
-    /// head. Not more than `limit`, by id, after `after`.
+    /// Workflows that should have live work but may lack it: DISCOVERED ones whose repository has room,
+    /// those in a state with an attempt but without a live one, and those in AWAITING_CI whose newest
+    /// check runs have neither a conclusion nor a live attempt, or whose head has no check although the
+    /// repository has a command; of the latter three those without an open effect. Not more than
+    /// `limit`, by id, after `after`.
     async fn workflows_without_work(
         &self,
         after: Option<WorkflowId>,
@@ -240,7 +247,8 @@ pub trait Tx: Send {
         locked: &mut LockedWorkflow,
         now: Timestamp,
     ) -> Result<(), Error>;
-    /// Workflows of the repository past DISCOVERED and not terminal (PAUSED ones count).
+    /// Workflows of the repository past DISCOVERED and not terminal. PAUSED ones count, but those that were
+    /// paused before they were admitted.
     async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error>;
     /// The newest workflow of an item, read inside this transaction.
     async fn newest_workflow_of_item(

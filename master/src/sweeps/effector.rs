@@ -1,25 +1,30 @@
 //! The effector: makes forges match what rows want.
 
-use super::{PAGE, Report, Run, Sweep, all_at_once};
+use super::{PAGE, Report, Run, Sweep, turns::Turns};
 use crate::service::{Error, Service};
 
 /// Carries out effects that are due.
 pub struct Effector {
     service: Service,
+    turns: Turns,
 }
 
 impl Effector {
     pub fn new(service: Service) -> Self {
-        Self { service }
+        Self {
+            service,
+            turns: Turns::default(),
+        }
     }
 
     async fn sweep(&self) -> Result<Report, Error> {
         let due = self.service.due_effects(PAGE).await?;
-        all_at_once(self.name(), due, |effect| {
-            let service = self.service.clone();
+        let service = self.service.clone();
+        let work = move |effect| {
+            let service = service.clone();
             async move { service.carry_out(&effect).await }
-        })
-        .await
+        };
+        Ok(self.turns.run(self.name(), due, work).await)
     }
 }
 

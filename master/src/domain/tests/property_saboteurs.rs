@@ -90,7 +90,7 @@ fn a_step_beside_the_table_is_noticed() {
         d.event = EventKind::Transition(Event::CiGreen);
     });
     check(rule, &pull_request(State::Implementing), fail(), |d| {
-        d.event = EventKind::Note(Note::VerdictAccepted);
+        d.event = EventKind::Note(Note::EffectOpened);
     });
 }
 

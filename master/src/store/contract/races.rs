@@ -37,7 +37,6 @@ pub(crate) async fn reads_see_what_was_committed_alone(world: &World) {
     let mut tx = world.tx().await;
     tx.insert_repository(&repository).await.unwrap();
     let store = world.store();
-    store.ping().await.unwrap();
     assert_eq!(store.repository(repository.id).await.unwrap(), None);
     tx.commit().await.unwrap();
     let read = store.repository(repository.id).await.unwrap();

@@ -154,6 +154,27 @@ pub(crate) async fn a_check_needs_a_conclusion_or_an_attempt(world: &World) {
     assert_eq!(without_work(world).await, []);
 }
 
+pub(crate) async fn without_a_command_a_missing_check_is_none(world: &World) {
+    let mut repository = world.new_repository("lamp");
+    repository.ci_command = None;
+    world.insert_repository(&repository).await;
+    world.workflow(&repository, State::AwaitingCi).await;
+    assert_eq!(without_work(world).await, []);
+}
+
+pub(crate) async fn discovered_workflows_wait_for_room(world: &World) {
+    let mut repository = world.new_repository("lamp");
+    repository.policy.max_live_workflows = 1;
+    world.insert_repository(&repository).await;
+    let waiting = world.workflow(&repository, State::Discovered).await;
+    assert_eq!(without_work(world).await, [waiting.id]);
+    let mut tx = world.tx().await;
+    assert_eq!(tx.count_live_workflows(repository.id).await.unwrap(), 0);
+    drop(tx);
+    world.workflow(&repository, State::Merging).await;
+    assert_eq!(without_work(world).await, []);
+}
+
 pub(crate) async fn resting_workflows_need_no_work(world: &World) {
     let repository = world.repository("lamp").await;
     for &state in State::ALL {

@@ -135,7 +135,7 @@ impl World {
             git_url: format!("https://git.example/{name}"),
             base_ref: "main".to_owned(),
             label: "pointsman".to_owned(),
-            ci_command: None,
+            ci_command: Some("make".to_owned()),
             policy: Policy::default(),
             created_at: self.now(),
         }

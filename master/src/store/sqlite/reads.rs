@@ -27,13 +27,25 @@ impl Store for SqliteStore {
         Ok(Box::new(SqliteTx::new(tx, self.clock())))
     }
 
+    async fn may_have_work(&self) -> Result<bool, Error> {
+        let mut reader = self.reader().await?;
+        let row = sqlx::query(sql::MAY_HAVE_WORK)
+            .bind(self.now().0)
+            .fetch_optional(&mut *reader)
+            .await
+            .during("look for pending attempts")?;
+        Ok(row.is_some())
+    }
+
     async fn ping(&self) -> Result<(), Error> {
         let mut reader = self.reader().await?;
         sqlx::query(sql::PING)
             .execute(&mut *reader)
             .await
             .during("ping the database")?;
-        Ok(())
+        // A writer that never gets its turn is no writer.
+        let writer = self.begin_immediate().await?;
+        writer.rollback().await.during("end a ping")
     }
 
     async fn close(&self) {

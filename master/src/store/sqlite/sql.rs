@@ -9,13 +9,23 @@ use super::{
 /// another one wrote meanwhile.
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 
-pub(super) const PING: &str = "SELECT 1";
+// Of a table: a reader must find the file.
+pub(super) const PING: &str = "
+SELECT COUNT(*)
+FROM repositories";
+
+pub(super) const MAY_HAVE_WORK: &str = "
+SELECT 1
+FROM attempts
+WHERE status = 'pending'
+  AND (not_before IS NULL OR not_before <= $1)
+LIMIT 1";
 
 pub(super) const NEWEST_MIGRATION: &str = "
 SELECT MAX(version)
 FROM _sqlx_migrations";
 
-const OWN: &[&str] = &[BEGIN, PING, NEWEST_MIGRATION];
+const OWN: &[&str] = &[BEGIN, PING, MAY_HAVE_WORK, NEWEST_MIGRATION];
 
 /// All of them, each once.
 pub(super) fn statements() -> impl Iterator<Item = &'static str> {

@@ -36,7 +36,21 @@ WHERE w.id > $1
   -- All that the conditions below can hold for, for the index's sake.
   AND w.state IN (SELECT value FROM json_each($2))
   AND (
-    w.state = $3
+    (
+      w.state = $3
+      -- Only where its repository has room.
+      AND (
+        SELECT COUNT(*)
+        FROM workflows live
+        WHERE live.repository_id = w.repository_id
+          AND live.state IN (SELECT value FROM json_each($7))
+          AND NOT (live.state = $8 AND COALESCE(live.pre_pause_state, $3) = $3)
+      ) < (
+        SELECT COALESCE(r.policy ->> 'max_live_workflows', $9)
+        FROM repositories r
+        WHERE r.id = w.repository_id
+      )
+    )
     OR (
       w.state IN (SELECT value FROM json_each($4))
       AND NOT EXISTS (
@@ -54,12 +68,26 @@ WHERE w.id > $1
     )
     OR (
       w.state = $5
+      AND NOT EXISTS (
+        SELECT 1
+        FROM effects e
+        WHERE e.workflow_id = w.id
+          AND e.closed_at IS NULL
+      )
       AND (
-        NOT EXISTS (
-          SELECT 1
-          FROM forge_checks c
-          WHERE c.workflow_id = w.id
-            AND c.commit_sha = w.head_sha
+        (
+          NOT EXISTS (
+            SELECT 1
+            FROM forge_checks c
+            WHERE c.workflow_id = w.id
+              AND c.commit_sha = w.head_sha
+          )
+          AND EXISTS (
+            SELECT 1
+            FROM repositories r
+            WHERE r.id = w.repository_id
+              AND r.ci_command IS NOT NULL
+          )
         )
         OR EXISTS (
           SELECT 1
@@ -138,6 +166,11 @@ pub(super) async fn workflows_without_work(
         .bind(states(|state| state.role().is_some()))
         .bind(State::AwaitingCi.as_str())
         .bind(limit)
+        .bind(states(|state| {
+            state != State::Discovered && !state.is_terminal()
+        }))
+        .bind(State::Paused.as_str())
+        .bind(Policy::default().max_live_workflows)
         .fetch_all(connection)
         .await
         .during("list workflows without work")?

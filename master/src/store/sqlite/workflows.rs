@@ -101,7 +101,9 @@ const COUNT_IN_STATES: &str = "
 SELECT COUNT(*) AS n
 FROM workflows
 WHERE repository_id = $1
-  AND state IN (SELECT value FROM json_each($2))";
+  AND state IN (SELECT value FROM json_each($2))
+  -- Paused before it was admitted.
+  AND NOT (state = $3 AND COALESCE(pre_pause_state, $4) = $4)";
 
 const SET_CI_POLL: &str = "
 UPDATE workflows
@@ -369,6 +371,8 @@ pub(super) async fn count_live(
         .bind(states(|state| {
             state != State::Discovered && !state.is_terminal()
         }))
+        .bind(State::Paused.as_str())
+        .bind(State::Discovered.as_str())
         .fetch_one(connection)
         .await
         .during("count live workflows")?;
