@@ -33,7 +33,7 @@ use proptest::{
 };
 
 /// Schedules that are tried, and steps of each.
-const SCHEDULES: u32 = 12;
+const SCHEDULES: u32 = 10;
 const STEPS: usize = 50;
 
 /// One thing that happens.
