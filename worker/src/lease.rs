@@ -17,6 +17,10 @@ const SILENCE_MARGIN: Duration = Duration::from_secs(2);
 /// ends a stream long before at any sensible interval.
 const MAX_OUTSTANDING: usize = 256;
 
+/// A tenure is short when less than one part of so many is left: a lease that waited in the answer to
+/// a question can be so old, and beats are far more frequent.
+const SHORT_PART: u32 = 4;
+
 /// An instant on CLOCK_BOOTTIME: time since the host's boot, suspend included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BootTime(Duration);
@@ -92,6 +96,12 @@ impl Tenure {
     /// Whether a harness may run at `now`.
     pub(crate) fn is_mine(&self, now: BootTime) -> bool {
         now < self.stop_at()
+    }
+
+    /// Whether so little is left at `now` that a renewal is better waited for.
+    pub(crate) fn is_short(&self, now: BootTime) -> bool {
+        let whole = self.ttl.saturating_sub(self.kill_budget);
+        self.stop_at().since(now) <= whole / SHORT_PART
     }
 }
 
@@ -208,6 +218,14 @@ mod tests {
     fn a_budget_over_the_ttl_allows_nothing() {
         let tenure = Tenure::new(secs(5), secs(500), at(100));
         assert!(!tenure.is_mine(at(100)));
+    }
+
+    #[test]
+    fn the_last_quarter_is_short() {
+        let tenure = Tenure::new(secs(50), secs(10), at(100));
+        assert!(!tenure.is_short(at(129)));
+        assert!(tenure.is_short(at(130)));
+        assert!(tenure.is_short(at(200)));
     }
 
     #[test]

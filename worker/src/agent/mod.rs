@@ -14,14 +14,16 @@ use anyhow::Context as _;
 use tokio::{
     sync::mpsc,
     task::{Id, JoinError, JoinSet},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
+use uuid::Uuid;
 
 use crate::{
     assignment::{Assignment, LeaseKey},
     config::Config,
     ids, janitor,
-    master::{Caller, Directive, Introduction, Limits, Masters, NotUnderstood, Phase},
+    lease::BootTime,
+    master::{self, Caller, Directive, Introduction, Limits, Masters, NotUnderstood, Phase},
     process::{clock, host},
     retry::Retry,
     session::{self, Session, Stop},
@@ -38,7 +40,22 @@ const EVENTS_WAITING: usize = 64;
 /// How long one question for leases is repeated. Its leases would count from the first asking.
 const REASK: Duration = Duration::from_secs(60);
 
+/// Most leases that one question asks for, whatever the capacity: a master refuses more than 100, and
+/// each holds the texts of its item, which must fit one message together. The next question is at once.
+const LEASES_PER_ASK: u32 = 16;
+
+/// How long a worker that goes waits for leases that are on their way. It answers at once or is away.
+const LAST_ASK: Duration = Duration::from_secs(5);
+
 type Leases = Vec<Result<Assignment, NotUnderstood>>;
+
+/// One question for leases. The same question is never answered with other leases.
+#[derive(Debug, Clone, Copy)]
+struct Question {
+    request_id: Uuid,
+    asked_at: BootTime,
+    max: u32,
+}
 
 /// Runs a worker until it is told to stop, and its sessions have ended.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
@@ -105,7 +122,9 @@ struct Agent {
     sessions: JoinSet<()>,
     keys: HashMap<Id, LeaseKey>,
     /// At most one question for leases.
-    asking: JoinSet<Leases>,
+    asking: JoinSet<Result<Leases, master::Error>>,
+    /// What was asked last, while its answer has not come.
+    question: Option<Question>,
     draining: Option<Draining>,
     /// Set when a part of the agent broke: it ends with this error.
     broken: Option<anyhow::Error>,
@@ -130,6 +149,7 @@ impl Agent {
             sessions: JoinSet::new(),
             keys: HashMap::new(),
             asking: JoinSet::new(),
+            question: None,
             draining: None,
             broken: None,
         }
@@ -153,13 +173,12 @@ impl Agent {
         }
         // Beats went on until here, so that no lease was lost while its session drained.
         link.shutdown().await;
-        self.asking.shutdown().await;
         tracing::info!("worker ends");
         self.broken.map_or(Ok(()), Err)
     }
 
     fn is_done(&self) -> bool {
-        self.draining.is_some() && self.sessions.is_empty()
+        self.draining.is_some() && self.sessions.is_empty() && self.asking.is_empty()
     }
 
     /// Asks for leases, where slots are free and nobody asks yet.
@@ -169,8 +188,15 @@ impl Agent {
             return;
         };
         if free > 0 && self.asking.is_empty() {
+            let question = Question {
+                request_id: ids::random(),
+                asked_at: clock::now(),
+                max: free.min(LEASES_PER_ASK),
+            };
+            self.question = Some(question);
             let masters = Arc::clone(&self.context.masters);
-            self.asking.spawn(ask(masters, free, limits.max_lease_wait));
+            self.asking
+                .spawn(ask(masters, question, limits.max_lease_wait));
         }
     }
 
@@ -178,11 +204,29 @@ impl Agent {
         u32::try_from(self.sessions.len()).unwrap_or(u32::MAX)
     }
 
-    fn on_leases(&mut self, leases: Result<Leases, JoinError>) {
-        match leases {
-            Ok(leases) => leases.into_iter().for_each(|lease| self.take(lease)),
+    fn on_leases(&mut self, answer: Result<Result<Leases, master::Error>, JoinError>) {
+        match answer {
+            Ok(Ok(leases)) => {
+                self.question = None;
+                leases.into_iter().for_each(|lease| self.take(lease));
+            }
+            Ok(Err(error)) => {
+                self.question = None;
+                self.break_down(anyhow::Error::new(error).context("ask for leases"));
+            }
+            // By `stop_asking`, which asks for the last time itself.
             Err(error) if error.is_cancelled() => {}
             Err(error) => self.break_down(error.into()),
+        }
+    }
+
+    /// Asks for no more leases. An answer may be lost that way, with leases in it that nobody would
+    /// give back: the question is asked once more, without waiting for any.
+    fn stop_asking(&mut self) {
+        self.asking.abort_all();
+        if let Some(question) = self.question.take() {
+            let masters = Arc::clone(&self.context.masters);
+            self.asking.spawn(ask_at_last(masters, question));
         }
     }
 
@@ -268,7 +312,7 @@ impl Agent {
             "worker drains; a second signal stops the sessions now"
         );
         self.draining = Some(Draining::Until(Instant::now() + self.drain_grace));
-        self.asking.abort_all();
+        self.stop_asking();
         self.roster.for_each(|control| {
             if control.status().phase == Phase::Preparing {
                 control.stop(Stop::Draining);
@@ -278,8 +322,11 @@ impl Agent {
 
     fn stop_now(&mut self) {
         tracing::info!(sessions = self.sessions.len(), "worker stops its sessions");
+        let is_asking = self.draining.is_none();
         self.draining = Some(Draining::Now);
-        self.asking.abort_all();
+        if is_asking {
+            self.stop_asking();
+        }
         self.roster.for_each(|control| control.stop(Stop::Draining));
     }
 
@@ -298,21 +345,48 @@ impl Agent {
     }
 }
 
-/// Asks until there is an answer; an empty one where the question got too old.
-async fn ask(masters: Arc<Masters>, max: u32, wait: Duration) -> Leases {
-    let request_id = ids::random();
-    let asked_at = clock::now();
+/// Asks until there is an answer; an empty one where the question got too old. A refusal is an error:
+/// the same worker would be refused again.
+async fn ask(
+    masters: Arc<Masters>,
+    question: Question,
+    wait: Duration,
+) -> Result<Leases, master::Error> {
     let mut retry = Retry::new();
     loop {
-        match masters.lease(request_id, asked_at, max, wait).await {
-            Ok(leases) => return leases,
+        match lease(&masters, question, wait).await {
+            Ok(leases) => return Ok(leases),
+            Err(error @ master::Error::Refused(_)) => return Err(error),
             Err(error) => tracing::warn!(%error, "no leases"),
         }
         sleep(retry.after_failure()).await;
-        if clock::now().since(asked_at) > REASK {
-            return Leases::new();
+        if clock::now().since(question.asked_at) > REASK {
+            return Ok(Leases::new());
         }
     }
+}
+
+/// Asks once more for what was granted already. Leases that are lost here end by their time-to-live.
+async fn ask_at_last(masters: Arc<Masters>, question: Question) -> Result<Leases, master::Error> {
+    match timeout(LAST_ASK, lease(&masters, question, Duration::ZERO)).await {
+        Ok(Ok(leases)) => return Ok(leases),
+        Ok(Err(error)) => tracing::warn!(%error, "last question for leases failed"),
+        Err(_) => tracing::warn!("last question for leases had no answer"),
+    }
+    Ok(Leases::new())
+}
+
+async fn lease(
+    masters: &Masters,
+    question: Question,
+    wait: Duration,
+) -> Result<Leases, master::Error> {
+    let Question {
+        request_id,
+        asked_at,
+        max,
+    } = question;
+    masters.lease(request_id, asked_at, max, wait).await
 }
 
 async fn grace_over(draining: Option<Draining>) {

@@ -47,6 +47,10 @@ const BEATS_UNSENT: usize = 4;
 const BEAT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const BEAT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
+/// Longest message that is taken. A lease holds the texts of its item, of which a master bounds each
+/// but not their sum: the 4 MiB that are the default are too near to a full answer.
+const MESSAGE_MAX: usize = 16 * 1024 * 1024;
+
 /// Where a master listens.
 #[derive(Clone)]
 pub(crate) struct Address(Endpoint);
@@ -370,5 +374,5 @@ fn connect(addresses: &[Address], generation: usize) -> WorkerClient<Channel> {
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)
         .keep_alive_while_idle(true);
-    WorkerClient::new(endpoint.connect_lazy())
+    WorkerClient::new(endpoint.connect_lazy()).max_decoding_message_size(MESSAGE_MAX)
 }

@@ -17,6 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::time::timeout;
+
 pub(crate) use complete::refuse;
 pub(crate) use control::{Control, Stop};
 
@@ -34,6 +36,10 @@ use crate::{
 use control::Orders;
 use judge::Judgement;
 use run::{Ended, Run};
+
+/// How long a session whose lease is short waits for the acknowledgement of a beat. The agent takes a
+/// stream for dead earlier, and this holds a slot.
+const RENEWAL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What all sessions of an agent share.
 pub(crate) struct Context {
@@ -163,12 +169,32 @@ impl Session {
         }
     }
 
-    async fn run_harness(&mut self, checkout: &Checkout, limits: Limits) -> Result<Ended, End> {
-        if !self.orders.tenure().is_mine(clock::now()) {
+    /// Returns when there is time to run a harness. A lease that came late in the answer to a
+    /// question has none until the first beat that lists it is acknowledged.
+    async fn await_tenure(&mut self) -> Result<(), End> {
+        let renewed = async {
+            while self.orders.tenure().is_short(clock::now()) {
+                self.orders.report(|_| {});
+                self.orders.renewed().await;
+            }
+        };
+        // What is left decides, where no acknowledgement came.
+        let is_late = timeout(RENEWAL_PATIENCE, renewed).await.is_err();
+        if is_late && !self.orders.tenure().is_mine(clock::now()) {
             return Err(End::failure(
                 FailureClass::LeaseLost,
                 "no beat was acknowledged in time to start the harness",
             ));
+        }
+        Ok(())
+    }
+
+    async fn run_harness(&mut self, checkout: &Checkout, limits: Limits) -> Result<Ended, End> {
+        let mut orders = self.orders.clone();
+        tokio::select! {
+            biased;
+            stop = orders.stopped() => return Err(End::stopped(stop)),
+            tenure = self.await_tenure() => tenure?,
         }
         let started_at = Instant::now();
         let shim = start::start(

@@ -83,7 +83,7 @@ impl Checkout {
     }
 
     /// Brings the checkout's HEAD into the mirror and returns it. It may still be the commit that
-    /// was checked out.
+    /// was checked out, and one that is no descendant of it is refused.
     pub(crate) async fn collect(&self) -> Result<Commit, CollectError> {
         let head = self.head().await?;
         // No ref has to keep it: nothing is ever collected as garbage from a mirror.
@@ -111,8 +111,7 @@ impl Checkout {
             .text(["ls-remote", "--quiet", "--", &self.url(), "HEAD"])
             .await
             .map_err(CollectError::Head)?;
-        let (name, _) = listed.split_once('\t').ok_or(CollectError::NoCommit)?;
-        Commit::new(name).ok_or(CollectError::NoCommit)
+        head_of(&listed).ok_or(CollectError::NoCommit)
     }
 
     fn url(&self) -> String {
@@ -163,4 +162,12 @@ impl Checkout {
                 source,
             })
     }
+}
+
+/// The commit that a list of refs gives for HEAD itself. Asked for HEAD, git lists each ref whose last
+/// part has that name.
+fn head_of(listed: &str) -> Option<Commit> {
+    let mut refs = listed.lines().filter_map(|line| line.split_once('\t'));
+    let (commit, _) = refs.find(|(_, name)| *name == "HEAD")?;
+    Commit::new(commit)
 }

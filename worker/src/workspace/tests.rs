@@ -147,6 +147,21 @@ async fn a_checkout_without_its_repository_is_the_harnesss_doing() {
 }
 
 #[tokio::test]
+async fn a_branch_that_is_called_head_is_not_head() {
+    let world = World::new().await;
+    let checkout = world.prepare().await;
+    let git = Git::new(checkout.path());
+    commit(&git, "on a branch").await;
+    git.run(["branch", "x/HEAD"]).await.unwrap();
+    // HEAD itself names a branch without commits, so that it is not listed.
+    git.run(["symbolic-ref", "HEAD", "refs/heads/none"])
+        .await
+        .unwrap();
+    let error = checkout.collect().await.unwrap_err();
+    assert!(matches!(error, CollectError::NoCommit), "{error}");
+}
+
+#[tokio::test]
 async fn hooks_and_configuration_of_a_checkout_are_not_the_agents() {
     let world = World::new().await;
     let checkout = world.prepare().await;

@@ -151,6 +151,15 @@ impl World {
         eventually_async(what, || look(&mut self.master.lock())).await
     }
 
+    /// Returns after so many beats more, 0.2 s each.
+    async fn pass(&self, n: usize) {
+        let n = self.master.lock().beats.len() + n;
+        self.when("beats go on", |state| {
+            (state.beats.len() >= n).then_some(())
+        })
+        .await;
+    }
+
     async fn complete(&self) -> CompleteRequest {
         self.when("complete", |state| state.completes.pop()).await
     }
@@ -407,14 +416,74 @@ async fn without_acknowledgements_the_harness_is_stopped_in_time() {
     world.master.lock().is_mute = true;
     world.start();
     let mut lease = world.lease(v1::Role::Implementer).await;
-    // Two seconds beyond the kill budget.
-    lease.ttl = seconds(7);
+    // Five seconds beyond the kill budget.
+    lease.ttl = seconds(10);
     world.master.give(lease);
     let pid = world.harness().await;
     let (class, message) = world.failure().await;
     assert_eq!(class, Class::LeaseLost, "{message}");
     assert!(is_dead(pid));
     world.finish().await;
+}
+
+#[tokio::test]
+async fn a_lease_whose_answer_was_late_waits_for_the_acknowledgement_of_a_beat() {
+    let mut world = World::new(result!(r#"{"verdict": "no_change", "reason": "r"}"#)).await;
+    world.master.lock().holds_answers = true;
+    world.start();
+    let mut lease = world.lease(v1::Role::Implementer).await;
+    // Two seconds beyond the kill budget: over before the answer goes.
+    lease.ttl = seconds(7);
+    world.master.give(lease);
+    world
+        .when("the grant", |state| state.answered.first_entry().map(drop))
+        .await;
+    world.pass(15).await;
+    world.master.let_answers_go();
+    let outcome = world.outcome().await;
+    assert!(matches!(outcome, Outcome::Verdict(_)), "{outcome:?}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_lease_whose_answer_is_on_its_way_when_the_worker_goes_is_given_back() {
+    let mut world = World::new("exit 0").await;
+    world.master.lock().holds_answers = true;
+    let agent = world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    world
+        .when("the grant", |state| state.answered.first_entry().map(drop))
+        .await;
+    signal(agent, Signal::SIGTERM);
+    assert!(world.end().await.success());
+    let state = world.master.lock();
+    assert_eq!(state.releases[0].lease, Some(key()));
+    let (first, last) = (&state.lease_requests[0], &state.lease_requests[1]);
+    assert_eq!(first.request_id, last.request_id);
+    assert_eq!(first.max, last.max);
+}
+
+#[tokio::test]
+async fn a_worker_of_any_capacity_asks_for_what_a_master_gives() {
+    let mut world = World::new(result!(r#"{"verdict": "no_change", "reason": "r"}"#)).await;
+    let text = fs::read_to_string(world.path("worker.toml")).unwrap();
+    world.configure(&text.replace("capacity = 1\n", "capacity = 1000\n"));
+    world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    assert!(matches!(world.outcome().await, Outcome::Verdict(_)));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_question_for_leases_is_refused_ends_and_says_why() {
+    let world = World::new("exit 0").await;
+    let refusal = Status::invalid_argument("max: too many");
+    world.master.lock().lease_errors.push_back(refusal);
+    let output = tokio::time::timeout(PATIENCE, world.command().output());
+    let output = output.await.unwrap().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("max: too many"), "{said}");
 }
 
 #[tokio::test]

@@ -17,6 +17,9 @@ use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 use tokio_stream::{Stream, StreamExt as _, wrappers::TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
+/// Most leases that a master gives out at once.
+const MAX_LEASES: u32 = 100;
+
 /// What was said, and what is to be answered.
 #[derive(Default)]
 pub(crate) struct State {
@@ -28,7 +31,7 @@ pub(crate) struct State {
     /// Leases that wait for somebody.
     pub(crate) leases: VecDeque<v1::Lease>,
     /// Answers by request, so that a repeated one gets the same.
-    answered: BTreeMap<String, Vec<v1::Lease>>,
+    pub(crate) answered: BTreeMap<String, Vec<v1::Lease>>,
     /// Errors for the next calls.
     pub(crate) register_errors: VecDeque<Status>,
     pub(crate) lease_errors: VecDeque<Status>,
@@ -38,12 +41,15 @@ pub(crate) struct State {
     /// Sent with the next acknowledgement, once.
     pub(crate) once: VecDeque<Action>,
     pub(crate) is_mute: bool,
+    /// Leases are granted, but no answer to a first asking leaves while this is set.
+    pub(crate) holds_answers: bool,
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,
-    has_lease: Arc<Notify>,
+    /// Leases or what holds answers.
+    changed: Arc<Notify>,
 }
 
 impl Shared {
@@ -86,7 +92,13 @@ impl FakeMaster {
 
     pub(crate) fn give(&self, lease: v1::Lease) {
         self.lock().leases.push_back(lease);
-        self.shared.has_lease.notify_one();
+        self.shared.changed.notify_one();
+    }
+
+    /// Lets the answers go that were held.
+    pub(crate) fn let_answers_go(&self) {
+        self.lock().holds_answers = false;
+        self.shared.changed.notify_one();
     }
 }
 
@@ -99,6 +111,22 @@ fn seconds(seconds: f64) -> Option<prost_types::Duration> {
 }
 
 impl State {
+    /// Leases for this question, once there are any. Without a wait there may be none.
+    fn leases_for(&mut self, request: &LeaseRequest) -> Option<Vec<v1::Lease>> {
+        if let Some(leases) = self.answered.get(&request.request_id) {
+            return Some(leases.clone());
+        }
+        let n = self.leases.len().min(request.max as usize);
+        if n == 0 {
+            let waits = Duration::try_from(request.wait?).ok()? > Duration::ZERO;
+            return (!waits).then(Vec::new);
+        }
+        let leases: Vec<_> = self.leases.drain(..n).collect();
+        self.answered
+            .insert(request.request_id.clone(), leases.clone());
+        Some(leases)
+    }
+
     fn answer(&mut self, beat: HeartbeatsRequest) -> Option<HeartbeatsResponse> {
         let acked_sequence = beat.sequence;
         let lists = |directive: &v1::Directive| {
@@ -149,22 +177,20 @@ impl WorkerService for Shared {
             state.lease_requests.push(request.clone());
             error(&mut state.lease_errors)?;
         }
-        loop {
-            {
-                let mut state = self.lock();
-                if let Some(leases) = state.answered.get(&request.request_id) {
-                    let leases = leases.clone();
-                    return Ok(Response::new(LeaseResponse { leases }));
-                }
-                let max = state.leases.len().min(request.max as usize);
-                if max > 0 {
-                    let leases: Vec<_> = state.leases.drain(..max).collect();
-                    state.answered.insert(request.request_id, leases.clone());
-                    return Ok(Response::new(LeaseResponse { leases }));
-                }
-            }
-            self.has_lease.notified().await;
+        if !(1..=MAX_LEASES).contains(&request.max) {
+            return Err(Status::invalid_argument("max: takes 1 to 100"));
         }
+        let is_repeated = self.lock().answered.contains_key(&request.request_id);
+        let leases = loop {
+            if let Some(leases) = self.lock().leases_for(&request) {
+                break leases;
+            }
+            self.changed.notified().await;
+        };
+        while !is_repeated && self.lock().holds_answers {
+            self.changed.notified().await;
+        }
+        Ok(Response::new(LeaseResponse { leases }))
     }
 
     type HeartbeatsStream = Pin<Box<dyn Stream<Item = Result<HeartbeatsResponse, Status>> + Send>>;
