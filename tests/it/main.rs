@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#![expect(
+    clippy::large_futures,
+    reason = "a test holds a whole master in one future, once"
+)]
+
 mod checks;
 mod demo;
 mod foreign_client;
