@@ -1,5 +1,5 @@
 //! Where instants, ids and chance come from. Everything below gets them as arguments or through these
-//! two traits; clippy forbids the ambient ones.
+//! three traits; clippy forbids the ambient ones.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -18,6 +18,10 @@ pub const MAX_WAITERS: usize = 10_000;
 /// How often the loop looks by itself while somebody waits: an attempt may have become due.
 const POLL: Duration = Duration::from_secs(1);
 
+/// Shortest wait of a call: the loop's turn comes within it, so that a call that does not want to wait is
+/// still claimed for once.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+
 /// Why a call can't wait here.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
@@ -57,7 +61,7 @@ impl Claims {
         }
     }
 
-    /// Waits up to `wait` for leases; empty where there are none by then.
+    /// Waits up to `wait`, and a second at least, for leases; empty where there are none by then.
     pub async fn lease(&self, claim: Claim, wait: Duration) -> Result<Vec<Grant>, WaitError> {
         self.service
             .known_worker(claim.worker, claim.instance)
@@ -71,7 +75,7 @@ impl Claims {
         tokio::select! {
             result = &mut receiver => settled(result.ok()),
             () = self.stop.cancelled() => Err(WaitError::Draining),
-            () = tokio::time::sleep(wait) => {
+            () = tokio::time::sleep(wait.max(LEAST_WAIT)) => {
                 // An answer that was on its way when the time was up is taken.
                 receiver.close();
                 settled(receiver.try_recv().ok())

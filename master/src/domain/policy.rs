@@ -116,6 +116,8 @@ pub const MAX_DEADLINE_SECONDS: u64 = 30 * 24 * 3600;
 pub const MAX_TTL_SECONDS: u32 = 24 * 3600;
 /// Most names of flaky checks, and most exceptions from the default times-to-live.
 pub const MAX_LIST: usize = 100;
+/// Longest name of a flaky check, in bytes.
+pub const MAX_PATTERN_BYTES: usize = 256;
 /// Most live workflows of one repository.
 pub const MAX_LIVE_WORKFLOWS: u32 = 10_000;
 
@@ -189,6 +191,14 @@ impl Policy {
             0,
             MAX_LIST,
         )?;
+        for pattern in &self.flaky_checks {
+            within(
+                "flaky_checks: bytes of a name",
+                pattern.len(),
+                1,
+                MAX_PATTERN_BYTES,
+            )?;
+        }
         for ttl in &self.lease_ttls {
             within(
                 "lease_ttls: seconds",

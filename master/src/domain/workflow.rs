@@ -80,6 +80,20 @@ pub struct Facts {
     pub offered_commit: Option<CommitId>,
 }
 
+/// How many bytes of one text the facts and the history keep. Twenty of them still fit into one message to
+/// a worker, and a page of five hundred events into one to an operator.
+pub const MAX_FACT_BYTES: usize = 4096;
+
+/// The text, or its beginning with a mark where it was cut.
+pub fn kept_text(mut text: String) -> String {
+    const MARK: &str = "… (cut)";
+    if text.len() > MAX_FACT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_FACT_BYTES - MARK.len()));
+        text.push_str(MARK);
+    }
+    text
+}
+
 /// How many entries a list of [`Facts`] keeps.
 pub const MAX_FACTS: usize = 20;
 

@@ -119,7 +119,7 @@ pub enum MergeOutcome {
 pub struct WantedPullRequest {
     pub head_ref: String,
     pub base_ref: String,
-    /// Pushed by the worker to `lease_ref`.
+    /// Pushed by the worker to its lease's ref.
     pub commit: CommitId,
     pub title: String,
     pub body: String,

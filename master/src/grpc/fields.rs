@@ -126,10 +126,23 @@ pub(super) fn branch<'a>(field: &str, name: &'a str) -> Result<&'a str, FieldErr
 /// Where git fetches from: not an option, and not a helper that runs a command.
 pub(super) fn git_url<'a>(field: &str, url: &'a str) -> Result<&'a str, FieldError> {
     let url = line(field, url, MAX_LINE)?;
-    if url.starts_with('-') || url.contains("::") {
+    let is_address = url.starts_with('/') || url.contains(':');
+    if url.starts_with('-') || url.contains("::") || !is_address {
         return Err(FieldError::new(
             field,
-            "is neither a path nor a URL of the form file://, http://, https://, ssh:// or host:path",
+            "is neither an absolute path nor a URL of the form file://, http://, https://, ssh:// or host:path",
+        ));
+    }
+    let authority = url
+        .split_once("://")
+        .map(|(_, rest)| rest.split('/').next().unwrap_or(rest));
+    let has_secret = authority
+        .and_then(|authority| authority.rsplit_once('@'))
+        .is_some_and(|(user, _)| user.contains(':'));
+    if has_secret {
+        return Err(FieldError::new(
+            field,
+            "holds a password, which would be shown to whoever lists repositories; a URL without one is expected",
         ));
     }
     Ok(url)
@@ -264,9 +277,20 @@ mod tests {
         for url in ["/srv/git/a.git", "https://host/a.git", "git@host:a.git"] {
             assert_eq!(git_url("git_url", url), Ok(url));
         }
-        for url in ["--upload-pack=touch", "ext::sh -c id"] {
-            refused(git_url("git_url", url), "neither a path nor a URL");
+        for url in ["--upload-pack=touch", "ext::sh -c id", "./demo.git", "demo"] {
+            refused(
+                git_url("git_url", url),
+                "neither an absolute path nor a URL",
+            );
         }
+    }
+
+    #[test]
+    fn urls_with_passwords_are_refused() {
+        for url in ["https://a@host/x.git", "ssh://git@host:22/x.git"] {
+            assert_eq!(git_url("git_url", url), Ok(url));
+        }
+        refused(git_url("git_url", "https://a:b@host/x.git"), "password");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use pointsman_proto::v1::{
     ListSessionsRequest, ListSessionsResponse, SweepReport, SweepRequest, SweepResponse,
     fleet_service_server::FleetService,
 };
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -19,6 +20,8 @@ use crate::{service::Service, sweeps::driver::Driver};
 pub(super) struct FleetApi {
     pub(super) service: Service,
     pub(super) driver: Arc<Driver>,
+    /// Owns what must go on when a client hangs up.
+    pub(super) tasks: TaskTracker,
 }
 
 #[tonic::async_trait]
@@ -44,7 +47,14 @@ impl FleetService for FleetApi {
     ) -> Result<Response<SweepResponse>, Status> {
         let name = request.into_inner().name;
         let chosen = (!name.is_empty()).then_some(name.as_str());
-        let runs = self.driver.run_now(chosen).await.ok_or_else(|| {
+        // Runs to its end even where the client hangs up: git that is cut off leaves locks behind.
+        let driver = Arc::clone(&self.driver);
+        let name_of_run = chosen.map(str::to_owned);
+        let run = self
+            .tasks
+            .spawn(async move { driver.run_now(name_of_run.as_deref()).await });
+        let runs = run.await.map_err(|_| Status::internal("a sweep died"))?;
+        let runs = runs.ok_or_else(|| {
             let names = self.driver.names().join(", ");
             FieldError::new("name", format!("is {name:?}; one of {names} is expected"))
         })?;
@@ -55,7 +65,10 @@ impl FleetService for FleetApi {
                 examined: run.report.examined,
                 changed: run.report.changed,
                 failed: run.report.failed,
-                error: run.error.unwrap_or_default(),
+                error: run
+                    .error
+                    .map(|error| status(&error).message().to_owned())
+                    .unwrap_or_default(),
             })
             .collect();
         Ok(Response::new(SweepResponse { reports }))

@@ -14,8 +14,8 @@ mod worker;
 mod worker_convert;
 mod workflow;
 
-/// Largest message that is taken or sent, in bytes: a lease with all its facts, or a page of 500
-/// workflows, fits several times.
+/// Largest message that is taken, in bytes. What is sent stays below it by the bounds of its parts: texts
+/// are cut where they are kept, and pages and leases are few.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Who is named in the history for what an operator does. There is no authentication yet: a master

@@ -64,7 +64,7 @@ impl RepositoryService for RepositoryApi {
             .map_err(|error| status(&error))?;
         let changed = change.is_changed();
         let added = change.into_inner();
-        let policy = self.service.effective_policy(&added);
+        let policy = self.service.policy(&added);
         Ok(Response::new(AddRepositoryResponse {
             repository: Some(repository(&added, &policy)),
             changed,
@@ -95,7 +95,7 @@ impl RepositoryService for RepositoryApi {
             .unwrap_or_default();
         let repositories = rows
             .iter()
-            .map(|row| repository(row, &self.service.effective_policy(row)))
+            .map(|row| repository(row, &self.service.policy(row)))
             .collect();
         Ok(Response::new(ListRepositoriesResponse {
             repositories,

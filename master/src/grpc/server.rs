@@ -70,7 +70,7 @@ impl Apis {
                 claims,
                 beats,
                 beat_interval,
-                tasks,
+                tasks: tasks.clone(),
                 stop,
             },
             repository: RepositoryApi {
@@ -79,7 +79,11 @@ impl Apis {
             workflow: WorkflowApi {
                 service: service.clone(),
             },
-            fleet: FleetApi { service, driver },
+            fleet: FleetApi {
+                service,
+                driver,
+                tasks,
+            },
         }
     }
 }

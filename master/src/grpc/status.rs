@@ -97,7 +97,9 @@ fn store_status(error: &store::Error) -> Status {
         | store::Error::SchemaAhead { .. }
         | store::Error::Migrate(_) => {
             logged(error);
-            Status::internal("a stored value can't be read; the master's log has it")
+            Status::internal(
+                "the database refused or holds what it should not; the master's log has it",
+            )
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 /// Who or what caused a change, and when.
 #[derive(Debug, Clone)]
 pub(super) struct Cause {
-    /// `worker:<id>`, `operator:<name>`, `sweep:<name>` or `forge`.
+    /// `worker:<id>`, `operator`, `sweep:<name>`, `forge` or `machine`.
     pub(super) actor: String,
     /// In the actor's words; the decision's own reason where it is empty.
     pub(super) reason: String,

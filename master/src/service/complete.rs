@@ -15,6 +15,7 @@ use crate::{
         ids::{LeaseKey, WorkerId},
         transitions::State,
         verdict::Verdict,
+        workflow::kept_text,
     },
     store::{Tx, model::LockedWorkflow},
 };
@@ -314,6 +315,15 @@ impl Service {
     }
 }
 
+/// What the verdict said, for people; long texts are cut.
 fn detail_of(verdict: &Verdict) -> Value {
-    serde_json::to_value(verdict).unwrap_or(Value::Null)
+    let mut detail = serde_json::to_value(verdict).unwrap_or(Value::Null);
+    if let Value::Object(facts) = &mut detail {
+        for fact in facts.values_mut() {
+            if let Value::String(text) = fact {
+                *text = kept_text(std::mem::take(text));
+            }
+        }
+    }
+    detail
 }

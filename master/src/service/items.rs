@@ -15,6 +15,9 @@ use crate::{
     },
 };
 
+/// Most labels of one item.
+const MAX_LABELS: usize = 100;
+
 /// An issue to be opened on the built-in forge.
 #[derive(Debug, Clone, Copy)]
 pub struct NewIssue<'a> {
@@ -172,6 +175,12 @@ impl Service {
                     id: format!("{}#{number}", repository.name),
                 })?;
         let is_changed = change_label(&mut item.labels, label, state);
+        if item.labels.len() > MAX_LABELS {
+            return Err(Error::invalid(
+                "label",
+                format!("is one too many: an item carries at most {MAX_LABELS}"),
+            ));
+        }
         if is_changed {
             item.updated_at = now;
             tx.update_forge_item(&item).await?;

@@ -48,7 +48,8 @@ pub struct Grant {
 }
 
 impl Service {
-    /// Leases up to `max` attempts that fit the worker. The same request again gets the same leases.
+    /// Leases up to `max` attempts that fit the worker, five at most. The same request again gets the same
+    /// leases, and new ones up to that number.
     pub async fn claim(&self, claim: Claim) -> Result<Vec<Grant>, Error> {
         let now = self.now();
         let mut tx = self.store().begin().await?;

@@ -189,9 +189,13 @@ impl Service {
         CheckId(self.ports.chance.id())
     }
 
-    /// The repository's policy with the master's own settings where it leaves them open.
-    fn policy(&self, repository: &Repository) -> Policy {
-        let mut policy = repository.policy.clone();
+    /// The repository's policy as it holds for new workflows: with the master's own settings where it
+    /// leaves them open.
+    pub fn policy(&self, repository: &Repository) -> Policy {
+        self.with_settings(repository.policy.clone())
+    }
+
+    fn with_settings(&self, mut policy: Policy) -> Policy {
         policy
             .ci_flake_retries
             .get_or_insert(self.settings.ci_flake_retries);

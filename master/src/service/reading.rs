@@ -6,11 +6,11 @@ use crate::{
         ids::{WorkerId, WorkflowId},
         policy::Policy,
     },
-    store::model::{AttemptRow, EventRow, Repository, SessionRow, WorkflowFilter, WorkflowRow},
+    store::model::{AttemptRow, EventRow, SessionRow, WorkflowFilter, WorkflowRow},
 };
 
 /// How many attempts and events of a workflow are shown at once: the newest.
-pub(super) const SHOWN: u32 = 500;
+pub(super) const SHOWN: u32 = 200;
 
 /// All about one workflow.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,18 +70,10 @@ impl Service {
 
     /// The policy of a repository, or the default one, as it holds for new workflows.
     pub async fn policy_of(&self, repository: Option<&str>) -> Result<Policy, Error> {
-        let mut policy = match repository {
+        let policy = match repository {
             Some(name) => self.repository_named(name).await?.policy,
             None => Policy::default(),
         };
-        policy
-            .ci_flake_retries
-            .get_or_insert(self.settings.ci_flake_retries);
-        Ok(policy)
-    }
-
-    /// The repository's policy as it holds for new workflows.
-    pub fn effective_policy(&self, repository: &Repository) -> Policy {
-        self.policy(repository)
+        Ok(self.with_settings(policy))
     }
 }

@@ -40,7 +40,20 @@ impl Service {
             policy: new.policy.clone(),
             created_at: self.now(),
         };
-        let base = self.ports.forge.branch(&repository, &new.base_ref).await?;
+        let base = match self.ports.forge.branch(&repository, &new.base_ref).await {
+            Ok(base) => base,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    repository = %new.name,
+                    "a new repository could not be read"
+                );
+                return Err(Error::invalid(
+                    "git_url",
+                    "git can't read a repository there; the master's log says why",
+                ));
+            }
+        };
         if base.is_none() {
             return Err(Error::invalid(
                 "base_ref",

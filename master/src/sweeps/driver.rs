@@ -6,10 +6,13 @@ use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{Report, Sweep};
-use crate::{clock::Chance, service::wake::Wake};
+use crate::{
+    clock::Chance,
+    service::{Error, wake::Wake},
+};
 
-/// Longest that one run may take. Longer than git's own deadline; a sweep that hangs past it takes the
-/// process with it, since nothing else would notice.
+/// Longest that one run may take. Rows that ask a forge have budgets and turns of their own; a sweep that
+/// hangs past this takes the process with it, since nothing else would notice.
 const BUDGET: Duration = Duration::from_secs(1800);
 
 /// What rings for a sweep.
@@ -24,12 +27,12 @@ pub struct Duty {
 }
 
 /// What a run by hand led to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct HandRun {
     pub name: &'static str,
     pub report: Report,
-    /// Why it ended early, for people.
-    pub error: Option<String>,
+    /// Why it ended early.
+    pub error: Option<Error>,
 }
 
 /// All sweeps of a master, in their order.
@@ -69,7 +72,7 @@ impl Driver {
             runs.push(HandRun {
                 name: duty.sweep.name(),
                 report: result.as_ref().copied().unwrap_or_default(),
-                error: result.err().map(|error| error.to_string()),
+                error: result.err(),
             });
         }
         Some(runs)

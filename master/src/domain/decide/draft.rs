@@ -7,7 +7,7 @@ use crate::domain::{
     decision::{Attempts, Decision, EventKind, Note, OpenEffect, Outcome, Refusal},
     effect::Effect,
     transitions::{Event, OutOfBand, State, apply_event},
-    workflow::{Counters, Progress},
+    workflow::{Counters, Progress, kept_text},
 };
 
 /// Starts as "nothing changes", collects facts, and ends in exactly one event.
@@ -36,7 +36,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn because(mut self, reason: String) -> Self {
-        self.reason = reason;
+        self.reason = kept_text(reason);
         self
     }
 

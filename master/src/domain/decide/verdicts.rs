@@ -8,7 +8,7 @@ use crate::domain::{
     ids::CommitId,
     transitions::{Event, IllegalTransition, State, events_from},
     verdict::Verdict,
-    workflow::{Kind, MAX_FACTS, Progress},
+    workflow::{Kind, MAX_FACTS, Progress, kept_text},
 };
 
 impl<'a> Context<'a> {
@@ -107,7 +107,7 @@ impl<'a> Context<'a> {
     /// A verdict that sends the work on as a failure; the next harness learns why.
     fn failing(self, reason: String, event: Event) -> Result<Outcome, Refusal> {
         self.underlying_draft()
-            .with(|p| push(&mut p.facts.earlier_failures, reason.clone()))
+            .with(|p| push(&mut p.facts.earlier_failures, kept_text(reason.clone())))
             .because(reason)
             .take(event)
     }
@@ -201,7 +201,7 @@ impl<'a> Context<'a> {
         if spent >= self.policy.review_rounds {
             return draft
                 .fact("review_rounds", spent)
-                .with(|p| push(&mut p.facts.earlier_failures, notes))
+                .with(|p| push(&mut p.facts.earlier_failures, kept_text(notes)))
                 .take(Event::ReviewRejected);
         }
         draft

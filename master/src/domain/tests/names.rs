@@ -94,3 +94,16 @@ fn instants_saturate_instead_of_wrapping() {
     let longest = Timestamp(i64::MAX).since(Timestamp(i64::MIN));
     assert_eq!(longest, Duration::from_micros(i64::MAX.unsigned_abs()));
 }
+
+#[test]
+fn kept_texts_are_cut_at_their_edge_with_a_mark() {
+    use crate::domain::workflow::{MAX_FACT_BYTES, kept_text};
+
+    let edge = "x".repeat(MAX_FACT_BYTES);
+    assert_eq!(kept_text(edge.clone()), edge);
+    for long in [format!("{edge}y"), "é".repeat(MAX_FACT_BYTES)] {
+        let cut = kept_text(long);
+        assert!(cut.len() <= MAX_FACT_BYTES, "{}", cut.len());
+        assert!(cut.ends_with("… (cut)"), "{cut}");
+    }
+}

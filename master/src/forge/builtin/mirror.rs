@@ -385,7 +385,11 @@ impl Mirror {
         if *self.turn == Prepared::Yes && matches!(is_there, Ok(true)) {
             return Ok(());
         }
-        self.make().await?;
+        if self.make().await.is_err() {
+            // What a killed process left in the way, a lock say, goes with the copy.
+            self.remove().await?;
+            self.make().await?;
+        }
         *self.turn = Prepared::Yes;
         Ok(())
     }
