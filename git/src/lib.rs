@@ -266,7 +266,10 @@ mod tests {
     #[tokio::test]
     async fn a_repository_around_the_directory_is_left_alone() {
         let outer = tempfile::tempdir().unwrap();
-        Git::new(outer.path()).run(["init", "--quiet"]).await.unwrap();
+        Git::new(outer.path())
+            .run(["init", "--quiet"])
+            .await
+            .unwrap();
         let inner = outer.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
         let error = Git::new(&inner).run(["rev-parse", "--git-dir"]).await;

@@ -6,7 +6,7 @@
 //! deaths. Nothing is adopted.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, TryLockError},
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -19,6 +19,7 @@ use tokio::{
 
 use crate::{
     assignment::LeaseKey,
+    control_file,
     error::chain,
     process::kill::{Killed, kill_with_grace},
     sidecar::{self, SessionDir, Sidecar, State},
@@ -141,7 +142,7 @@ async fn stop(directory: &SessionDir, sidecar: &Sidecar) -> Fate {
 
 /// Whether a shim of the session lives.
 fn is_locked(directory: &SessionDir) -> io::Result<bool> {
-    let file = match File::open(directory.lock()) {
+    let file = match control_file::open(&directory.lock()) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),

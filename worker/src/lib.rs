@@ -8,6 +8,7 @@ mod assignment;
 mod lease;
 
 mod config;
+mod control_file;
 mod durable;
 mod error;
 mod ids;

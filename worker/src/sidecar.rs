@@ -5,7 +5,7 @@
 //! for the janitor to quarantine: never a reason to kill.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     assignment::LeaseKey,
-    durable,
+    control_file, durable,
     lease::BootTime,
     process::{host::Place, identity::Recorded, kill::Processes},
 };
@@ -77,8 +77,8 @@ impl SessionDir {
 
     /// Reads the deadline. A torn file can't be: it is replaced whole.
     pub(crate) fn read_deadline(&self) -> io::Result<BootTime> {
-        let text = fs::read_to_string(self.deadline())?;
-        BootTime::parse(&text)
+        let bytes = control_file::read(&self.deadline(), control_file::MAX)?;
+        BootTime::parse(&String::from_utf8_lossy(&bytes))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "deadline is no number"))
     }
 }
@@ -148,7 +148,7 @@ impl Sidecar {
 
     /// Reads the sidecar of a session. `None` where there is none.
     pub(crate) fn load(directory: &SessionDir) -> Result<Option<Self>, Error> {
-        match fs::read(directory.sidecar()) {
+        match control_file::read(&directory.sidecar(), control_file::MAX) {
             Ok(bytes) => Self::parse(&bytes).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::Read(error)),
@@ -209,6 +209,8 @@ impl Sidecar {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use uuid::Uuid;
 
     use super::*;

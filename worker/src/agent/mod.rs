@@ -78,7 +78,6 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         profiles: config.profiles,
         ci_limits: config.ci_limits,
         path: config.path,
-        program: std::env::current_exe().context("find this program")?,
     };
     tracing::info!(
         worker.id = %caller.worker_id,

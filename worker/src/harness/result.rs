@@ -1,15 +1,12 @@
 //! The result: the verdict that a harness wrote, or why there is none.
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::{io, path::Path};
 
 use serde::Deserialize;
 
 use crate::{
     assignment::{Kind, Role},
+    control_file,
     schema::verdict_schema,
     text::head,
 };
@@ -17,6 +14,9 @@ use crate::{
 /// Most bytes of a result file. The schemas bound each text to 16,000 characters, which is
 /// less than the 65,536 bytes that a master takes, and allow no zero characters, which it refuses.
 pub(crate) const RESULT_MAX: u64 = 256 * 1024;
+
+/// Most bytes of a path, for masters.
+const PATH_MAX: usize = 4096;
 
 /// Most bytes of what is quoted of a wrong result.
 const QUOTE_MAX: usize = 1024;
@@ -95,21 +95,11 @@ pub(crate) fn read(path: &Path, role: Role, kind: Kind) -> Result<Verdict, Error
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
-    // A harness that puts a pipe or a link there must neither block the agent nor make it read on.
-    match path.symlink_metadata() {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(Error::Unreadable(io::ErrorKind::InvalidInput.into())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::Missing),
-        Err(error) => return Err(Error::Unreadable(error)),
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(RESULT_MAX + 1).read_to_end(&mut bytes))
-        .map_err(Error::Unreadable)?;
-    if bytes.len() as u64 > RESULT_MAX {
-        return Err(Error::TooLong);
-    }
-    Ok(bytes)
+    control_file::read(path, RESULT_MAX).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::Missing,
+        io::ErrorKind::FileTooLarge => Error::TooLong,
+        _ => Error::Unreadable(error),
+    })
 }
 
 fn parse(bytes: &[u8], role: Role, kind: Kind) -> Result<Verdict, Error> {
@@ -127,7 +117,14 @@ fn parse(bytes: &[u8], role: Role, kind: Kind) -> Result<Verdict, Error> {
     let schema = verdict_schema(role, kind)
         .ok_or_else(|| no_fit("this role writes no verdict".to_owned()))?;
     check(schema, &document).map_err(no_fit)?;
-    serde_json::from_value(document).map_err(|error| no_fit(error.to_string()))
+    let verdict = serde_json::from_value(document).map_err(|error| no_fit(error.to_string()))?;
+    match &verdict {
+        // The schema counts characters, and a master bytes.
+        Verdict::Conflict { paths } if paths.iter().any(|path| path.len() > PATH_MAX) => {
+            Err(no_fit(format!("a path is longer than {PATH_MAX} bytes")))
+        }
+        _ => Ok(verdict),
+    }
 }
 
 /// Says what is wrong with `document`, most telling first.

@@ -143,7 +143,7 @@ fn read_byte(pipe: &OwnedFd) -> nix::Result<bool> {
 }
 
 /// Tells the session's log, since nobody else is left to tell.
-fn complain(what: &str, error: &io::Error) {
+pub(super) fn complain(what: &str, error: &io::Error) {
     let line = format!("pointsman: failed to {what}: {error}\n");
     // One write, since others write there too. Where even this fails, the exit status remains.
     drop(io::stderr().write_all(line.as_bytes()));

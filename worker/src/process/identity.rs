@@ -52,7 +52,8 @@ pub(crate) fn identify(recorded: &Recorded, then: &Place, now: &Place) -> Identi
     };
     let pidfd = match Pidfd::open(recorded.pid) {
         Ok(pidfd) => pidfd,
-        // ENOENT and EINVAL: the number is a thread of another process by now, or never was a pid.
+        // ENOENT and EINVAL: the number is a thread of another process by now, this process's own,
+        // or never was a pid.
         Err(Errno::ESRCH | Errno::ENOENT | Errno::EINVAL) => return Identity::Other,
         Err(error) => return Identity::Unverifiable(format!("pidfd_open: {error}")),
     };
@@ -210,7 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn init_is_never_opened() {
+    fn init_and_this_process_are_never_opened() {
+        let me = std::process::id();
+        assert_eq!(Pidfd::open(me).unwrap_err(), Errno::EINVAL);
+        let here = Place::here();
+        let identity = identify(&Recorded::child(me).unwrap(), &here, &here);
+        assert!(matches!(identity, Identity::Other), "{identity:?}");
         assert_eq!(Pidfd::open(1).unwrap_err(), Errno::EINVAL);
         assert_eq!(Pidfd::open(0).unwrap_err(), Errno::EINVAL);
     }

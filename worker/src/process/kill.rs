@@ -104,6 +104,8 @@ enum Error {
 
 async fn ask(shim: &Pidfd, patience: Duration) -> Result<(), Error> {
     send(Signal::SIGTERM, |signal| shim.signal(signal))?;
+    // One that somebody stopped would not hear it.
+    send(Signal::SIGCONT, |signal| shim.signal(signal))?;
     exit_within(shim, patience).await
 }
 

@@ -28,10 +28,11 @@ pub(crate) struct Pidfd {
 }
 
 impl Pidfd {
-    /// Opens the process that has this number *now*. Who that is must be compared afterwards.
+    /// Opens the process that has this number *now*. Who that is must be compared afterwards. Never
+    /// init and never this process, whatever a record says: no harness is either.
     pub(crate) fn open(pid: u32) -> Result<Self, Errno> {
         let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::EINVAL)?;
-        if pid <= 1 {
+        if pid <= 1 || pid == nix::unistd::getpid().as_raw() {
             return Err(Errno::EINVAL);
         }
         // SAFETY: pidfd_open takes two integers and touches no memory of ours.

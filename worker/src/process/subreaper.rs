@@ -28,7 +28,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::stat::Stat;
+use super::{child::complain, stat::Stat};
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub(crate) fn become_subreaper() -> nix::Result<()> {
     unistd::setsid()?;
     prctl::set_child_subreaper(true)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    // The name of the file that was run says nothing: it is a link.
+    prctl::set_name(c"pointsman-shim")?;
     // SAFETY: the default action runs no code of ours. An inherited "ignore" would make the kernel
     // reap children by itself, and their status would be lost.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
@@ -132,9 +134,14 @@ pub(crate) fn reap() -> nix::Result<Reaped> {
     }
 }
 
-/// Signals the group that `leader`, a child that was not reaped, leads.
+/// Signals the group that `leader`, a child that was not reaped, leads. One that may not be signalled
+/// is passed over, and the log says so.
 pub(crate) fn signal_group(leader: Pid, signal: Signal) -> nix::Result<()> {
-    gone_is_fine(killpg(leader, signal))
+    let result = killpg(leader, signal);
+    if let Err(error @ Errno::EPERM) = result {
+        complain(&format!("send {signal} to the harness"), &error.into());
+    }
+    pass_over(result)
 }
 
 /// Signals each child of this process but `except`. One that may not be signalled is passed over.
@@ -143,18 +150,16 @@ pub(crate) fn signal_children(signal: Signal, except: Option<Pid>) -> io::Result
         .into_iter()
         .filter(|child| Some(*child) != except)
     {
-        if let Err(error) = gone_is_fine(kill(child, signal))
-            && error != Errno::EPERM
-        {
-            return Err(error.into());
-        }
+        pass_over(kill(child, signal))?;
     }
     Ok(())
 }
 
-fn gone_is_fine(result: nix::Result<()>) -> nix::Result<()> {
+/// Gone is what was wanted. What runs as another user by now, as programs with the setuid bit do, must
+/// not keep the shim from watching on.
+fn pass_over(result: nix::Result<()>) -> nix::Result<()> {
     match result {
-        Err(Errno::ESRCH) => Ok(()),
+        Err(Errno::ESRCH | Errno::EPERM) => Ok(()),
         other => other,
     }
 }
@@ -178,4 +183,17 @@ fn children() -> io::Result<Vec<Pid>> {
         }
     }
     Ok(children)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_or_another_users_is_passed_over_and_other_errors_are_not() {
+        for fine in [Ok(()), Err(Errno::ESRCH), Err(Errno::EPERM)] {
+            assert_eq!(pass_over(fine), Ok(()));
+        }
+        assert_eq!(pass_over(Err(Errno::EINVAL)), Err(Errno::EINVAL));
+    }
 }

@@ -1,15 +1,16 @@
 //! The session's log, which the harness writes and the worker only looks at.
 
 use std::{
-    fs::File,
     io::{self, Read as _, Seek as _, SeekFrom},
     path::Path,
     time::SystemTime,
 };
 
+use crate::control_file;
+
 /// How long the log is, and when it was last written to.
 pub(super) fn progress(path: &Path) -> io::Result<(u64, SystemTime)> {
-    let metadata = path.metadata()?;
+    let metadata = control_file::open(path)?.metadata()?;
     Ok((metadata.len(), metadata.modified()?))
 }
 
@@ -26,7 +27,7 @@ pub(super) fn tail(path: &Path, max: u64) -> String {
 }
 
 fn bytes(path: &Path, max: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = control_file::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(max)))?;
     let mut bytes = Vec::new();

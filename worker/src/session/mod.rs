@@ -12,7 +12,6 @@ mod run;
 mod start;
 
 use std::{
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -51,8 +50,6 @@ pub(crate) struct Context {
     pub(crate) ci_limits: Limits,
     /// PATH of harnesses.
     pub(crate) path: String,
-    /// The program that has the `shim` subcommand.
-    pub(crate) program: PathBuf,
 }
 
 /// How a session's work ended.
@@ -204,7 +201,10 @@ impl Session {
             checkout.path(),
             &mut self.orders,
         )
-        .map_err(|error| failed("start the shim", &error))?;
+        .map_err(|error| {
+            self.unconfirmed = matches!(error, start::Error::Identify(_));
+            failed("start the shim", &error)
+        })?;
         let ended = Run::new(shim, &self.directory, limits, &self.orders)
             .until_ended()
             .await;

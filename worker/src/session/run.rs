@@ -1,11 +1,14 @@
 //! Watches a shim until it has ended, and sees to it that it does.
+//!
+//! Who the shim is, is known from its start. The sidecar can be rewritten by the harness as soon as that
+//! runs, so that it is read once, and its word about the harness is held against the shim's.
 
 use std::{io, pin::pin, time::Duration};
 
 use tokio::{
     io::AsyncReadExt as _,
     process::ChildStdout,
-    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
 use super::{
@@ -18,19 +21,25 @@ use crate::{
     lease::BootTime,
     master::Phase,
     process::{
+        clock,
         host::Place,
+        identity::Recorded,
         kill::{Killed, Processes, kill_with_grace},
+        stat::Stat,
     },
-    shim::record::ExitRecord,
+    shim::record::{Cause, ExitRecord},
     sidecar::{SessionDir, Sidecar},
 };
 
 /// How often the log is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a shim may take to kill what an ended harness left behind. It kills without grace, so
-/// that what takes longer is stuck in the kernel.
+/// How long a shim may take to kill what an ended harness left behind, beyond the grace that this has
+/// within a stop. What takes longer is stuck in the kernel.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long after the deadline the agent leaves stopping to the shim, which reads it each second.
+const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 /// How long the end of a killed shim may take to be reaped.
 const REAP_PATIENCE: Duration = Duration::from_secs(1);
@@ -42,6 +51,8 @@ pub(super) enum Why {
     Ended,
     /// The harness ended, but the shim can't get rid of what it left.
     Stuck,
+    /// The lease's deadline came, and the shim did not stop the harness in time.
+    Deadline,
     TimedOut(Duration),
     Silent(Duration),
     Stopped(Stop),
@@ -72,6 +83,8 @@ pub(super) struct Run<'a> {
     /// When the exit record was first seen.
     exit_at: Option<Instant>,
     has_started: bool,
+    /// The harness, once it is recorded and while the shim was seen to be its parent.
+    harness: Option<Recorded>,
 }
 
 impl<'a> Run<'a> {
@@ -92,6 +105,7 @@ impl<'a> Run<'a> {
             output_at: now,
             exit_at: None,
             has_started: false,
+            harness: None,
         }
     }
 
@@ -105,7 +119,9 @@ impl<'a> Run<'a> {
             Why::Ended if self.record().is_some() => true,
             Why::Stuck => false,
             // A shim that left no record may have left its harness too.
-            Why::Ended | Why::TimedOut(_) | Why::Silent(_) | Why::Stopped(_) => self.kill().await,
+            Why::Ended | Why::Deadline | Why::TimedOut(_) | Why::Silent(_) | Why::Stopped(_) => {
+                self.kill().await
+            }
         };
         self.look();
         Ended {
@@ -123,7 +139,12 @@ impl<'a> Run<'a> {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let timeout_at = self.started_at + self.limits.timeout;
         let (mut stops, mut renewals) = (self.orders.clone(), self.orders.clone());
+        let mut stop_at = renewals.tenure().stop_at();
+        // It may have moved since the shim was started.
+        self.set_deadline(stop_at);
         loop {
+            // Anew each time: the deadline's clock goes on while the host sleeps, and a timer's doesn't.
+            let overdue_in = stop_at.plus(DEADLINE_MARGIN).since(clock::now());
             tokio::select! {
                 biased;
                 status = self.shim.child.wait() => {
@@ -135,6 +156,7 @@ impl<'a> Run<'a> {
                     self.note_start();
                 }
                 stop = stops.stopped() => return Why::Stopped(stop),
+                () = sleep(overdue_in) => return Why::Deadline,
                 () = sleep_until(timeout_at) => return Why::TimedOut(self.limits.timeout),
                 _ = looks.tick() => {
                     self.look();
@@ -142,7 +164,10 @@ impl<'a> Run<'a> {
                         return why;
                     }
                 }
-                tenure = renewals.renewed() => self.set_deadline(tenure.stop_at()),
+                tenure = renewals.renewed() => {
+                    stop_at = tenure.stop_at();
+                    self.set_deadline(stop_at);
+                }
             }
         }
     }
@@ -159,8 +184,10 @@ impl<'a> Run<'a> {
         match Sidecar::load(self.directory) {
             Ok(Some(sidecar)) => {
                 let harness = sidecar.processes().harness;
-                let subprocess = harness.and_then(|h| Some((h.pid, h.starttime?)));
-                self.has_started = subprocess.is_some();
+                self.has_started = harness.is_some();
+                self.harness = harness.filter(|harness| self.is_of_shim(harness));
+                let recorded = self.harness.as_ref();
+                let subprocess = recorded.and_then(|h| Some((h.pid, h.starttime?)));
                 self.orders.report(|status| {
                     status.phase = Phase::Running;
                     status.subprocess = subprocess;
@@ -169,6 +196,11 @@ impl<'a> Run<'a> {
             Ok(None) => tracing::warn!("sidecar is gone"),
             Err(error) => tracing::warn!(%error, "failed to read the sidecar"),
         }
+    }
+
+    /// Whether the shim is the parent of what was recorded: nothing else is killed as the harness.
+    fn is_of_shim(&self, harness: &Recorded) -> bool {
+        Stat::of(harness.pid).is_ok_and(|stat| stat.parent == self.shim.recorded.pid)
     }
 
     fn look(&mut self) {
@@ -190,10 +222,18 @@ impl<'a> Run<'a> {
             self.exit_at = Some(Instant::now());
         }
         if let Some(exit_at) = self.exit_at {
-            return (exit_at.elapsed() > SWEEP_PATIENCE).then_some(Why::Stuck);
+            return (exit_at.elapsed() > self.sweep_patience()).then_some(Why::Stuck);
         }
         let limit = self.limits.idle_timeout?;
         (self.output_at.elapsed() > limit).then_some(Why::Silent(limit))
+    }
+
+    /// Within a stop, what the harness left has the rest of the grace. After its own end there is none.
+    fn sweep_patience(&self) -> Duration {
+        match self.record() {
+            Some(record) if record.cause == Cause::Harness => SWEEP_PATIENCE,
+            Some(_) | None => SWEEP_PATIENCE + self.limits.grace,
+        }
     }
 
     /// Kills what runs, and returns whether that is certain.
@@ -213,17 +253,11 @@ impl<'a> Run<'a> {
     }
 
     fn processes(&self) -> Processes {
-        let recorded = match Sidecar::load(self.directory) {
-            Ok(sidecar) => sidecar.map(|sidecar| sidecar.processes()),
-            Err(_) => None,
-        };
-        recorded
-            .filter(|processes| processes.shim.is_some())
-            .unwrap_or_else(|| Processes {
-                place: Place::here(),
-                shim: Some(self.shim.recorded.clone()),
-                harness: None,
-            })
+        Processes {
+            place: Place::here(),
+            shim: Some(self.shim.recorded.clone()),
+            harness: self.harness.clone(),
+        }
     }
 
     fn record(&self) -> Option<ExitRecord> {

@@ -24,6 +24,10 @@ use crate::{
     sidecar::{SessionDir, Sidecar},
 };
 
+/// The program that runs, which has the `shim` subcommand. Its file may have been replaced or removed
+/// since: a path would name another version or nothing.
+const PROGRAM: &str = "/proc/self/exe";
+
 /// Why a shim could not be started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
@@ -33,6 +37,7 @@ pub(super) enum Error {
     Lock(#[source] io::Error),
     #[error("run the shim")]
     Spawn(#[source] io::Error),
+    /// The shim has started; what it has started by now may still run.
     #[error("read the shim's identity")]
     Identify(#[source] io::Error),
 }
@@ -40,7 +45,7 @@ pub(super) enum Error {
 /// A shim that was started.
 pub(super) struct Shim {
     pub(super) child: Child,
-    /// Who it is, as long as the sidecar doesn't say so.
+    /// Who it is.
     pub(super) recorded: Recorded,
 }
 
@@ -60,7 +65,8 @@ pub(super) fn start(
         .map_err(Error::Write)?;
     let profile = profile(context, &assignment.job);
     let variables = profile.map_or(&[][..], |profile| &profile.variables);
-    let child = Command::new(&context.program)
+    let mut child = Command::new(PROGRAM)
+        .arg0("pointsman-worker")
         .arg("shim")
         .arg(directory.path())
         // The harness gets the shim's environment: no file on disk has to hold its secrets.
@@ -79,12 +85,21 @@ pub(super) fn start(
         .kill_on_drop(false)
         .spawn()
         .map_err(Error::Spawn)?;
-    let pid = child
-        .id()
-        .ok_or_else(|| Error::Identify(io::ErrorKind::NotFound.into()))?;
-    // Not reaped yet, so that the number is its own.
-    let recorded = Recorded::child(pid).map_err(Error::Identify)?;
-    Ok(Shim { child, recorded })
+    match identify(&child) {
+        Ok(recorded) => Ok(Shim { child, recorded }),
+        Err(error) => {
+            if let Err(error) = child.start_kill() {
+                tracing::error!(%error, "failed to kill a shim that could not be identified");
+            }
+            Err(Error::Identify(error))
+        }
+    }
+}
+
+/// Not reaped yet, so that the number is its own.
+fn identify(child: &Child) -> io::Result<Recorded> {
+    let pid = child.id().ok_or(io::ErrorKind::NotFound)?;
+    Recorded::child(pid)
 }
 
 /// Makes the session's directory and returns its lock, locked. The intent comes last: with it the

@@ -14,7 +14,7 @@ pub(crate) mod record;
 
 use std::{
     ffi::CString,
-    fs::{self, File},
+    fs::File,
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -23,6 +23,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    control_file,
     process::{
         child::{Program, fork_gated},
         host::Place,
@@ -46,6 +47,9 @@ pub(crate) struct Launch {
     /// Time between TERM and KILL, in milliseconds.
     pub(crate) grace_ms: u64,
 }
+
+/// Most bytes of what is to be run: a prompt can be an argument.
+const LAUNCH_MAX: u64 = 16 * 1024 * 1024;
 
 /// Why a shim could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -140,7 +144,7 @@ fn program(launch: &Launch) -> Result<Program, Error> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(path).map_err(|source| Error::Read {
+    control_file::read(path, LAUNCH_MAX).map_err(|source| Error::Read {
         path: path.to_owned(),
         source,
     })

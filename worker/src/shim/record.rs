@@ -1,10 +1,10 @@
 //! The exit record: how a harness ended, and who wanted it.
 
-use std::{fs, io};
+use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{durable, process::subreaper::Exit, sidecar::SessionDir};
+use crate::{control_file, durable, process::subreaper::Exit, sidecar::SessionDir};
 
 /// Who brought the end about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl ExitRecord {
 
     /// Reads the record. `None` where the shim left none.
     pub(crate) fn load(directory: &SessionDir) -> io::Result<Option<Self>> {
-        match fs::read(directory.exit_record()) {
+        match control_file::read(&directory.exit_record(), control_file::MAX) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -20,9 +20,13 @@ use crate::{
 /// How often the deadline file is read.
 const DEADLINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pause between two rounds of killing. Short, because a process that forks all the time is only
+/// First pause between two rounds of killing. Short, because a process that forks all the time is only
 /// caught by rounds that follow each other closely; SIGCHLD ends it early.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Longest such pause. What is left after many rounds in which nothing ended is stuck, and each round
+/// looks at every process of the host.
+const SWEEP_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 pub(super) struct Supervisor<'a> {
     directory: &'a SessionDir,
@@ -33,6 +37,8 @@ pub(super) struct Supervisor<'a> {
     deadline: BootTime,
     /// Set when stopping begins, never unset.
     stop: Option<Stop>,
+    /// Grows with each round of killing, until something ends.
+    sweep_interval: Duration,
     /// Set when the harness was reaped: whether its end could be written down.
     recorded: Option<io::Result<()>>,
 }
@@ -58,23 +64,30 @@ impl<'a> Supervisor<'a> {
             grace,
             deadline,
             stop: None,
+            sweep_interval: SWEEP_INTERVAL,
             recorded: None,
         }
     }
 
-    /// Returns when no child is left. Where watching fails the harness is killed rather than left
-    /// alone; what it started is then the agent's to find.
+    /// Returns when no child is left. Where watching fails, harness and children are killed rather
+    /// than left alone; what those started is then the agent's to find.
     pub(super) fn run(mut self) -> Result<(), Error> {
         let watched = self.watch();
-        if watched.is_err() && self.recorded.is_none() {
-            subreaper::signal_group(self.harness, Signal::SIGKILL)
-                .map_err(|error| Error::Supervise(error.into()))?;
+        if watched.is_err() {
+            self.kill().map_err(Error::Supervise)?;
         }
         watched.map_err(Error::Supervise)?;
         match self.recorded {
             Some(Err(error)) => Err(Error::ExitRecord(error)),
             Some(Ok(())) | None => Ok(()),
         }
+    }
+
+    fn kill(&self) -> io::Result<()> {
+        if self.recorded.is_none() {
+            subreaper::signal_group(self.harness, Signal::SIGKILL)?;
+        }
+        subreaper::signal_children(Signal::SIGKILL, None)
     }
 
     fn watch(&mut self) -> io::Result<()> {
@@ -88,12 +101,14 @@ impl<'a> Supervisor<'a> {
     fn reap(&mut self) -> io::Result<bool> {
         loop {
             match subreaper::reap()? {
-                Reaped::Child(pid, exit) if pid == self.harness => {
-                    let cause = self.stop.map_or(Cause::Harness, |stop| stop.cause);
-                    // Before the sweep: the end is known now, and the sweep can take its time.
-                    self.recorded = Some(ExitRecord { cause, exit }.store(self.directory));
+                Reaped::Child(pid, exit) => {
+                    self.sweep_interval = SWEEP_INTERVAL;
+                    if pid == self.harness {
+                        let cause = self.stop.map_or(Cause::Harness, |stop| stop.cause);
+                        // Before the sweep: the end is known now, and the sweep can take its time.
+                        self.recorded = Some(ExitRecord { cause, exit }.store(self.directory));
+                    }
                 }
-                Reaped::Child(..) => {}
                 Reaped::NoneEnded => return Ok(true),
                 Reaped::NoneLeft => return Ok(false),
             }
@@ -104,6 +119,7 @@ impl<'a> Supervisor<'a> {
         let now = clock::now();
         if self.is_killing(now) {
             subreaper::signal_children(Signal::SIGKILL, None)?;
+            self.sweep_interval = (self.sweep_interval * 2).min(SWEEP_INTERVAL_MAX);
         } else if self.stop.is_none() && now >= self.deadline {
             self.begin_stop(Cause::Deadline, now)?;
         }
@@ -143,7 +159,7 @@ impl<'a> Supervisor<'a> {
 
     fn patience(&self, now: BootTime) -> Duration {
         let until = match self.stop {
-            _ if self.is_killing(now) => SWEEP_INTERVAL,
+            _ if self.is_killing(now) => self.sweep_interval,
             Some(stop) => stop.kill_at.since(now),
             None => self.deadline.since(now),
         };

@@ -487,6 +487,40 @@ async fn a_worker_whose_question_for_leases_is_refused_ends_and_says_why() {
 }
 
 #[tokio::test]
+async fn a_shim_that_is_stopped_does_not_save_a_harness_from_its_deadline() {
+    let mut world = World::new(RUNS_ON).await;
+    world.master.lock().is_mute = true;
+    world.start();
+    let mut lease = world.lease(v1::Role::Implementer).await;
+    // Five seconds beyond the kill budget.
+    lease.ttl = seconds(10);
+    world.master.give(lease);
+    let pid = world.harness().await;
+    signal(stat(pid).unwrap().1, Signal::SIGSTOP);
+    let (class, message) = world.failure().await;
+    assert_eq!(class, Class::LeaseLost, "{message}");
+    assert!(is_dead(pid));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_harness_puts_where_control_files_belong_does_not_stop_the_agent() {
+    let mut world = World::new(
+        "session=${POINTSMAN_RESULT_FILE%/*}; cd \"$session\" || exit 9
+         echo '{}' > sidecar.json
+         rm log && mkfifo log .deadline.tmp exit.json result.json
+         echo $$ > \"$WORLD/pid\"; sleep 2; exit 3",
+    )
+    .await;
+    world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    let (class, message) = world.failure().await;
+    assert_eq!(class, Class::Crashed, "{message}");
+    assert!(message.contains("exited with status 3"), "{message}");
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn acknowledged_beats_keep_a_harness_running_beyond_its_first_ttl() {
     let mut world = World::new(&format!(
         "echo $$ > \"$WORLD/pid\"; sleep 4; {}",

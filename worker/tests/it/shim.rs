@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::Read as _,
+    os::unix::process::ExitStatusExt as _,
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -12,7 +13,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{children, eventually, is_dead, is_locked, json, number_in, signal, stat};
+use crate::support::{eventually, is_dead, is_locked, json, number_in, signal, stat};
 
 const FAR: &str = "18446744073709551615";
 
@@ -51,8 +52,15 @@ impl Stage {
         self.directory.path().join(name)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the shim under test")]
     fn start(&mut self) -> u32 {
+        self.start_by(&[])
+    }
+
+    /// Starts the shim as the last argument of another command.
+    #[expect(clippy::disallowed_methods, reason = "the shim under test")]
+    fn start_by(&mut self, before: &[&str]) -> u32 {
+        let mut words = before.to_vec();
+        words.push(env!("CARGO_BIN_EXE_pointsman-worker"));
         let lock = File::create(self.path("lock")).unwrap();
         lock.try_lock().unwrap();
         let log = File::options()
@@ -60,7 +68,8 @@ impl Stage {
             .create(true)
             .open(self.path("log"))
             .unwrap();
-        let shim = Command::new(env!("CARGO_BIN_EXE_pointsman-worker"))
+        let shim = Command::new(words[0])
+            .args(&words[1..])
             .arg("shim")
             .arg(self.directory.path())
             .env_clear()
@@ -78,6 +87,12 @@ impl Stage {
     fn end(&mut self) -> bool {
         let shim = self.shim.as_mut().unwrap();
         eventually("end of the shim", || shim.try_wait().unwrap()).success()
+    }
+
+    /// Waits for the shim's end and returns the signal that ended it.
+    fn end_signal(&mut self) -> Option<i32> {
+        let shim = self.shim.as_mut().unwrap();
+        eventually("end of the shim", || shim.try_wait().unwrap()).signal()
     }
 
     fn run(&mut self) -> bool {
@@ -149,15 +164,17 @@ fn the_harness_runs_only_after_it_is_recorded() {
 #[test]
 fn a_shim_that_dies_before_the_record_leaves_no_harness() {
     let mut stage = Stage::script("touch ran");
-    // Writing the sidecar blocks on a pipe that nobody reads: the child is at its gate.
-    let temporary = stage.path(".sidecar.json.tmp");
-    nix::unistd::mkfifo(&temporary, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let shim = stage.start();
-    let child = eventually("child at its gate", || children(shim).first().copied());
-    signal(shim, Signal::SIGKILL);
-    assert!(!stage.end());
-    eventually("end of the child", || is_dead(child).then_some(()));
+    // Its first byte in any file, which is the sidecar's, kills it: the child is at its gate.
+    stage.start_by(&["/bin/sh", "-c", "ulimit -f 0; exec \"$@\"", "sh"]);
+    assert_eq!(stage.end_signal(), Some(Signal::SIGXFSZ as i32));
+    // At its gate the child has the lock too.
+    let lock = stage.path("lock");
+    eventually("end of the child", || (!is_locked(&lock)).then_some(()));
     assert!(!stage.path("ran").exists());
+    assert_eq!(
+        json(&stage.path("sidecar.json")).unwrap()["state"],
+        "starting"
+    );
 }
 
 #[test]
@@ -251,6 +268,18 @@ fn a_deadline_in_the_past_stops_the_harness() {
         stage.record(),
         json!({"cause": "deadline", "exit": {"signaled": 15}})
     );
+}
+
+#[test]
+fn pipes_where_the_shims_files_belong_do_not_stop_it() {
+    let mut stage = Stage::script(
+        "rm deadline; mkfifo deadline .exit.json.tmp exit.json; echo $$ > pid; exec sleep 100",
+    );
+    let shim = stage.start();
+    stage.number("pid");
+    signal(shim, Signal::SIGTERM);
+    assert!(stage.end());
+    assert_eq!(stage.record()["cause"], "stopped");
 }
 
 #[test]

@@ -62,15 +62,6 @@ pub(crate) fn is_dead(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, ..)| state == 'Z')
 }
 
-/// Children of a process.
-pub(crate) fn children(parent: u32) -> Vec<u32> {
-    fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| stat(*pid).is_some_and(|(_, ppid, _)| ppid == parent))
-        .collect()
-}
-
 /// The number in a file, once somebody wrote it there, with a line end behind it.
 pub(crate) fn number_in(path: &Path) -> Option<u32> {
     let text = fs::read_to_string(path).ok()?;

@@ -171,3 +171,14 @@ fn only_a_regular_file_of_bounded_size_is_read() {
     std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
     assert!(matches!(read(), Err(Error::Unreadable(_))));
 }
+
+#[test]
+fn a_path_is_bounded_in_bytes() {
+    let conflict = |path: String| {
+        let document = json!({"verdict": "conflict", "paths": [path]}).to_string();
+        parse(document.as_bytes(), Role::Implementer, Kind::Issue)
+    };
+    assert!(conflict("é".repeat(PATH_MAX / 2)).is_ok());
+    let error = conflict("é".repeat(PATH_MAX / 2 + 1)).unwrap_err();
+    assert!(error.to_string().contains("4096 bytes"), "{error}");
+}
