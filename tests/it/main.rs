@@ -1,13 +1,13 @@
 //! Whole-system tests: one binary, real git, real processes, real gRPC.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 #![expect(
     clippy::large_futures,
     reason = "a test holds a whole master in one future, once"
 )]
 
 mod checks;
+mod command_line;
 mod demo;
 mod foreign_client;
 mod frozen;
