@@ -1,6 +1,7 @@
 //! The worker's configuration: file, then environment, then flags; read and checked once, at start.
 //!
-//! The only place that reads the process's environment. Unknown keys are errors, and each refusal
+//! The only place that reads the process's environment, but for the search path by which git is found.
+//! Unknown keys are errors, and each refusal
 //! names the key and what it takes. What a component gets afterwards can't be wrong any more.
 
 mod check;

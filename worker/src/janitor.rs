@@ -72,9 +72,9 @@ pub(crate) async fn sweep(state: &StateDir) -> io::Result<Report> {
     let mut report = Report::default();
     while let Some(look) = looks.join_next().await {
         let (path, key, fate) = look.map_err(io::Error::other)?;
-        settle(state, &path, key, fate, &mut report).await?;
+        settle(state, &path, key, fate, &mut report).await;
     }
-    remove_stray_workspaces(state, &report.unconfirmed).await?;
+    remove_strays(state, &report.unconfirmed).await?;
     if report != Report::default() {
         tracing::info!(?report, "looked through the sessions on disk");
     }
@@ -160,7 +160,7 @@ async fn settle(
     key: Option<LeaseKey>,
     fate: Fate,
     report: &mut Report,
-) -> io::Result<()> {
+) {
     match fate {
         Fate::Ended => {
             report.n_ended += 1;
@@ -180,18 +180,26 @@ async fn settle(
             report.unconfirmed.extend(key);
         }
         Fate::Foreign(key, error) => {
-            let aside = quarantine(state, path)?;
-            tracing::error!(
-                session = %path.display(),
-                quarantine = %aside.display(),
-                error = chain(&error),
-                "no session to be understood: moved aside, nothing was signalled"
-            );
-            report.n_quarantined += 1;
             report.unconfirmed.extend(key);
+            match quarantine(state, path) {
+                Ok(aside) => {
+                    tracing::error!(
+                        session = %path.display(),
+                        quarantine = %aside.display(),
+                        error = chain(&error),
+                        "no session to be understood: moved aside, nothing was signalled"
+                    );
+                    report.n_quarantined += 1;
+                }
+                Err(failure) => tracing::error!(
+                    session = %path.display(),
+                    %failure,
+                    error = chain(&error),
+                    "no session to be understood, and it can't be moved aside: left as it is"
+                ),
+            }
         }
     }
-    Ok(())
 }
 
 /// Removes workspace and directory, in this order: the directory is what a later agent finds.
@@ -200,9 +208,13 @@ async fn remove(state: &StateDir, session: &Path) {
         .file_name()
         .map(|name| state.workspaces().join(name));
     for path in workspace.as_deref().into_iter().chain([session]) {
-        if let Err(error) = tree::remove(path).await {
-            tracing::warn!(path = %path.display(), %error, "leave what can't be removed");
-        }
+        remove_or_leave(path).await;
+    }
+}
+
+async fn remove_or_leave(path: &Path) {
+    if let Err(error) = tree::remove(path).await {
+        tracing::warn!(path = %path.display(), %error, "leave what can't be removed");
     }
 }
 
@@ -219,15 +231,19 @@ fn quarantine(state: &StateDir, path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Removes workspaces that belong to no session that is kept.
-async fn remove_stray_workspaces(state: &StateDir, kept: &[LeaseKey]) -> io::Result<()> {
-    for entry in fs::read_dir(state.workspaces())? {
-        let path = entry?.path();
-        if key(&path).is_some_and(|key| kept.contains(&key)) {
-            continue;
-        }
-        if let Err(error) = tree::remove(&path).await {
-            tracing::warn!(path = %path.display(), %error, "leave what can't be removed");
+/// Removes workspaces and temporary files that belong to no session that is kept.
+async fn remove_strays(state: &StateDir, kept: &[LeaseKey]) -> io::Result<()> {
+    let workspaces = state.workspaces();
+    let is_kept = |path: &PathBuf| {
+        kept.iter()
+            .any(|key| *path == workspaces.join(key.to_string()) || *path == state.temporary(key))
+    };
+    for directory in [&workspaces, &state.temporaries()] {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if !is_kept(&path) {
+                remove_or_leave(&path).await;
+            }
         }
     }
     Ok(())

@@ -66,9 +66,6 @@ impl SessionDir {
     pub(crate) fn home(&self) -> PathBuf {
         self.0.join("home")
     }
-    pub(crate) fn temporary(&self) -> PathBuf {
-        self.0.join("tmp")
-    }
 
     /// Writes the deadline for the shim, which reads it each second.
     pub(crate) fn write_deadline(&self, stop_at: BootTime) -> io::Result<()> {

@@ -15,6 +15,13 @@ use uuid::Uuid;
 
 use crate::{assignment::LeaseKey, durable, ids, process::host, sidecar::SessionDir};
 
+/// Where sessions have their temporary files. Short, since programs make sockets there, whose paths may
+/// have 107 bytes.
+const TEMPORARIES: &str = "t";
+
+/// How many digits of a nonce name such a directory: enough among the sessions of one host.
+const TEMPORARY_DIGITS: usize = 12;
+
 /// Most bytes that are shown of what the lock's holder wrote.
 const HOLDER_MAX: u64 = 200;
 
@@ -65,7 +72,14 @@ pub(crate) enum Error {
 impl StateDir {
     /// Opens and locks the directory at `root`, making it where there is none.
     pub(crate) fn open(root: &Path) -> Result<Self, Error> {
-        for directory in ["", "sessions", "workspaces", "mirrors", "quarantine"] {
+        for directory in [
+            "",
+            "sessions",
+            "workspaces",
+            "mirrors",
+            "quarantine",
+            TEMPORARIES,
+        ] {
             make(&root.join(directory))?;
         }
         let lock = lock(&root.join("worker.lock"))?;
@@ -102,6 +116,16 @@ impl StateDir {
 
     pub(crate) fn session(&self, key: &LeaseKey) -> SessionDir {
         SessionDir::new(self.sessions().join(key.to_string()))
+    }
+
+    pub(crate) fn temporaries(&self) -> PathBuf {
+        self.root.join(TEMPORARIES)
+    }
+
+    /// TMPDIR of this session.
+    pub(crate) fn temporary(&self, key: &LeaseKey) -> PathBuf {
+        let digits = key.nonce().chars().take(TEMPORARY_DIGITS);
+        self.temporaries().join(digits.collect::<String>())
     }
 
     pub(crate) fn workspaces(&self) -> PathBuf {

@@ -84,7 +84,11 @@ impl Link {
             }
             loop {
                 match self.beat().await {
-                    Break::Unknown => break,
+                    Break::Unknown => {
+                        // A master that says so each time must not be asked in a loop.
+                        sleep(self.retry.after_failure()).await;
+                        break;
+                    }
                     Break::AgentGone => return Error::AgentGone,
                     reason @ (Break::Lost(_) | Break::Silent | Break::Draining) => {
                         tracing::warn!(reason = chain(&reason), "connect again");
@@ -161,8 +165,11 @@ impl Link {
     }
 
     async fn take(&mut self, answer: Answer) -> Result<(), Break> {
+        let is_unknown = answer.directives.contains(&Directive::Register);
         if let Some(sent) = self.beats.acknowledge(answer.acknowledged) {
-            self.retry.succeeded();
+            if !is_unknown {
+                self.retry.succeeded();
+            }
             self.tell(Event::Acknowledged(sent)).await?;
         }
         let mut end = Ok(());

@@ -291,8 +291,10 @@ impl Agent {
 
     fn stop(&self, key: &LeaseKey, stop: Stop, reason: &str) {
         self.roster.with(key, |control| {
-            tracing::info!(attempt.id = %key.attempt_id, ?stop, reason, "master stops a session");
-            control.stop(stop);
+            // Masters repeat themselves for as long as beats list the session.
+            if control.stop(stop) {
+                tracing::info!(attempt.id = %key.attempt_id, ?stop, reason, "master stops a session");
+            }
         });
     }
 
@@ -313,6 +315,7 @@ impl Agent {
         self.draining = Some(Draining::Until(Instant::now() + self.drain_grace));
         self.stop_asking();
         self.roster.for_each(|control| {
+            control.drain();
             if control.status().phase == Phase::Preparing {
                 control.stop(Stop::Draining);
             }
@@ -326,7 +329,9 @@ impl Agent {
         if is_asking {
             self.stop_asking();
         }
-        self.roster.for_each(|control| control.stop(Stop::Draining));
+        self.roster.for_each(|control| {
+            control.stop(Stop::Draining);
+        });
     }
 
     fn on_link_end(&mut self, ended: Result<link::Error, JoinError>) {

@@ -130,7 +130,7 @@ fn masters(urls: &[String]) -> Result<Vec<Address>, Error> {
     if addresses.is_empty() {
         return Err(invalid(
             "masters",
-            "needs at least one URL, as http://127.0.0.1:7070",
+            "needs at least one URL, as http://127.0.0.1:7433",
         ));
     }
     Ok(addresses)
@@ -148,14 +148,14 @@ fn state_dir(path: Option<PathBuf>) -> Result<PathBuf, Error> {
         .map_err(|error| invalid("state_dir", &format!("{}: {error}", path.display())))?;
     let is_usable = |path: &Path| {
         path.to_str()
-            .is_some_and(|text| !text.contains(['\n', '"', '\0']))
+            .is_some_and(|text| !text.contains(['\n', '"', ':', '\0']))
     };
     if is_usable(&path) {
         Ok(path)
     } else {
         Err(invalid(
             "state_dir",
-            "takes Unicode without line ends and quotes",
+            "takes Unicode without line ends, quotes and colons, which git can't have in its lists of paths",
         ))
     }
 }

@@ -17,6 +17,7 @@ pub(crate) fn environment(
     key: &LeaseKey,
     job: &Job,
     directory: &SessionDir,
+    temporary: &Path,
     path: &str,
     variables: &[Variable],
 ) -> Vec<(String, OsString)> {
@@ -31,7 +32,7 @@ pub(crate) fn environment(
         text("LANG", "C.UTF-8"),
         text("TERM", "dumb"),
         file("HOME", &directory.home()),
-        file("TMPDIR", &directory.temporary()),
+        file("TMPDIR", temporary),
         // The name holds the attempt, so that a worker inside of a harness doesn't overwrite it.
         text(&cookie_name(key), key.nonce()),
         text("POINTSMAN_ATTEMPT_ID", &key.attempt_id.to_string()),
@@ -70,7 +71,9 @@ mod tests {
             value: "secret".to_owned(),
         }];
         let directory = SessionDir::new("/s");
-        let environment: BTreeMap<_, _> = environment(&key, &job, &directory, "/bin", &variables)
+        let temporary = Path::new("/t/0101");
+        let environment = environment(&key, &job, &directory, temporary, "/bin", &variables);
+        let environment: BTreeMap<_, _> = environment
             .into_iter()
             .map(|(name, value)| (name, value.into_string().unwrap()))
             .collect();
@@ -92,7 +95,7 @@ mod tests {
             ("POINTSMAN_ROLE", "conflict_resolver"),
             ("POINTSMAN_TIER", "2"),
             ("TERM", "dumb"),
-            ("TMPDIR", "/s/tmp"),
+            ("TMPDIR", "/t/0101"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(environment, BTreeMap::from(expected));

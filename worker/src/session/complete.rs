@@ -100,25 +100,46 @@ pub(super) async fn report(
     }
 }
 
-/// Returns once the master has answered.
+/// Returns once the master has answered. An outcome that it refuses ends the lease all the same, as a
+/// failure that says why.
 async fn tell(
     masters: &Masters,
     key: &LeaseKey,
     outcome: &Outcome,
     harness_duration: Option<Duration>,
 ) {
+    let Err(refusal) = tell_patiently(masters, key, outcome, harness_duration).await else {
+        return;
+    };
+    tracing::error!(refusal, "outcome is refused");
+    let instead = Outcome::failure(
+        FailureClass::NoValidResult,
+        format!("master refused the outcome: {refusal}"),
+    );
+    if let Err(refusal) = tell_patiently(masters, key, &instead, harness_duration).await {
+        tracing::error!(
+            refusal,
+            "failure is refused too: the lease ends by its time-to-live"
+        );
+    }
+}
+
+/// Returns once the master has answered, with what it refuses about the outcome.
+async fn tell_patiently(
+    masters: &Masters,
+    key: &LeaseKey,
+    outcome: &Outcome,
+    harness_duration: Option<Duration>,
+) -> Result<(), String> {
     let mut retry = Retry::new();
     loop {
         match masters.complete(key, outcome, harness_duration).await {
-            Ok(()) => return,
+            Ok(()) => return Ok(()),
             Err(Error::LeaseLost(reason)) => {
                 tracing::info!(%reason, "outcome comes too late");
-                return;
+                return Ok(());
             }
-            Err(error @ Error::Refused(_)) => {
-                tracing::error!(%error, "outcome is refused");
-                return;
-            }
+            Err(Error::Refused(reason)) => return Err(reason),
             Err(error) => tracing::warn!(%error, "outcome is not taken yet"),
         }
         sleep(retry.after_failure()).await;

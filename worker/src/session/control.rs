@@ -27,6 +27,7 @@ pub(crate) enum Stop {
 /// The agent's end.
 pub(crate) struct Control {
     stop: watch::Sender<Option<Stop>>,
+    drains: watch::Sender<bool>,
     tenure: watch::Sender<Tenure>,
     status: watch::Receiver<SessionStatus>,
 }
@@ -37,9 +38,14 @@ impl Control {
         self.tenure.send_modify(|tenure| tenure.renew(sent_at));
     }
 
-    /// Stops the session. A lease that is over can't be given back, so that draining never replaces
+    /// Says that the worker drains. The session may run on.
+    pub(crate) fn drain(&self) {
+        self.drains.send_replace(true);
+    }
+
+    /// Stops the session, and returns whether that is news to it. A lease that is over can't be given back, so that draining never replaces
     /// another reason.
-    pub(crate) fn stop(&self, stop: Stop) {
+    pub(crate) fn stop(&self, stop: Stop) -> bool {
         self.stop.send_if_modified(|current| {
             let is_news = match current {
                 None => true,
@@ -50,7 +56,7 @@ impl Control {
                 *current = Some(stop);
             }
             is_news
-        });
+        })
     }
 
     /// What beats say of the session.
@@ -63,6 +69,7 @@ impl Control {
 #[derive(Clone)]
 pub(super) struct Orders {
     stop: watch::Receiver<Option<Stop>>,
+    drains: watch::Receiver<bool>,
     tenure: watch::Receiver<Tenure>,
     status: watch::Sender<SessionStatus>,
     changed: Arc<dyn Fn() + Send + Sync>,
@@ -78,6 +85,13 @@ impl Orders {
             if self.stop.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
+        }
+    }
+
+    /// Completes when the worker drains; never where the agent is gone.
+    pub(super) async fn drained(&mut self) {
+        if self.drains.wait_for(|drains| *drains).await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -113,6 +127,7 @@ pub(super) fn channel(
     changed: impl Fn() + Send + Sync + 'static,
 ) -> (Orders, Control) {
     let (stop, stop_orders) = watch::channel(None);
+    let (drains, drain_orders) = watch::channel(false);
     let tenure = Tenure::new(assignment.ttl, kill_budget, assignment.asked_at);
     let (tenure, tenure_orders) = watch::channel(tenure);
     let (status_reports, status) = watch::channel(SessionStatus {
@@ -123,12 +138,14 @@ pub(super) fn channel(
     });
     let orders = Orders {
         stop: stop_orders,
+        drains: drain_orders,
         tenure: tenure_orders,
         status: status_reports,
         changed: Arc::new(changed),
     };
     let control = Control {
         stop,
+        drains,
         tenure,
         status,
     };
@@ -152,9 +169,9 @@ mod tests {
     async fn a_lease_that_is_over_is_not_given_back() {
         for reason in [Stop::Cancelled, Stop::LeaseLost] {
             let (mut orders, control) = ends();
-            control.stop(Stop::Draining);
-            control.stop(reason);
-            control.stop(Stop::Draining);
+            assert!(control.stop(Stop::Draining));
+            assert!(control.stop(reason));
+            assert!(!control.stop(Stop::Draining), "no news");
             assert_eq!(orders.stopped().await, reason);
         }
     }

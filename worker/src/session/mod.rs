@@ -40,6 +40,10 @@ use run::{Ended, Run};
 /// stream for dead earlier, and this holds a slot.
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(15);
 
+/// How much later than the shim the agent may hear that both are asked to stop. Signals that are sent
+/// together arrive within milliseconds.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+
 /// What all sessions of an agent share.
 pub(crate) struct Context {
     pub(crate) masters: Arc<Masters>,
@@ -66,6 +70,24 @@ enum End {
 impl End {
     fn failure(class: FailureClass, message: impl Into<String>) -> Self {
         Self::Outcome(Outcome::failure(class, message))
+    }
+
+    /// In a word, without the texts of others.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Outcome(Outcome::Verdict { .. }) => "verdict",
+            Self::Outcome(Outcome::Check { .. }) => "check",
+            Self::Outcome(Outcome::Failure { .. }) => "failure",
+            Self::Returned(_) => "returned",
+            Self::Unwanted => "unwanted",
+        }
+    }
+
+    fn class(&self) -> Option<FailureClass> {
+        match self {
+            Self::Outcome(Outcome::Failure { class, .. }) => Some(*class),
+            Self::Outcome(_) | Self::Returned(_) | Self::Unwanted => None,
+        }
     }
 
     fn stopped(stop: Stop) -> Self {
@@ -122,7 +144,8 @@ impl Session {
             "session starts"
         );
         let end = self.work().await;
-        tracing::info!(?end, "session ends");
+        tracing::info!(end = end.kind(), class = ?end.class(), "session ends");
+        tracing::debug!(?end, "session ends so");
         complete::report(
             &self.context.masters,
             &self.assignment.key,
@@ -157,6 +180,9 @@ impl Session {
         };
         self.unconfirmed = ended.unconfirmed;
         self.orders.report(|status| status.phase = Phase::Finishing);
+        if ended.is_stopped_from_outside() && self.worker_drains().await {
+            return End::stopped(Stop::Draining);
+        }
         let judgement = judge::judge(&ended, &self.assignment, &self.directory);
         let mut orders = self.orders.clone();
         tokio::select! {
@@ -212,6 +238,11 @@ impl Session {
         Ok(ended)
     }
 
+    /// Whether the worker was asked to stop along with the session.
+    async fn worker_drains(&mut self) -> bool {
+        timeout(DRAIN_PATIENCE, self.orders.drained()).await.is_ok()
+    }
+
     /// Does what a judgement asks for, which may be to push a commit.
     async fn finish(&self, judgement: Judgement, checkout: &Checkout) -> End {
         match judgement {
@@ -223,7 +254,8 @@ impl Session {
         }
     }
 
-    /// Removes workspace and directory, in this order: the directory is what a later agent finds.
+    /// Removes all that the session had, the directory last: that is what a later
+    /// agent finds.
     async fn clean_up(&self) {
         if self.unconfirmed {
             tracing::error!(
@@ -233,7 +265,8 @@ impl Session {
             return;
         }
         let workspace = self.context.workspaces.path(&self.assignment);
-        for path in [workspace.as_path(), self.directory.path()] {
+        let temporary = self.context.state.temporary(&self.assignment.key);
+        for path in [&workspace, &temporary, self.directory.path()] {
             if let Err(error) = tree::remove(path).await {
                 tracing::warn!(path = %path.display(), %error, "leave what can't be removed");
             }

@@ -5,6 +5,7 @@
 
 use std::{io, pin::pin, time::Duration};
 
+use nix::sys::signal::Signal;
 use tokio::{
     io::AsyncReadExt as _,
     process::ChildStdout,
@@ -26,6 +27,7 @@ use crate::{
         identity::Recorded,
         kill::{Killed, Processes, kill_with_grace},
         stat::Stat,
+        subreaper::Exit,
     },
     shim::record::{Cause, ExitRecord},
     sidecar::{SessionDir, Sidecar},
@@ -68,6 +70,17 @@ pub(super) struct Ended {
     pub(super) has_started: bool,
     /// Set where something may still run.
     pub(super) unconfirmed: bool,
+}
+
+impl Ended {
+    /// Whether somebody but this agent had it stopped, as far as that can be told. Who stops a whole
+    /// group of processes, as systemd can, stops harness and shim in any order.
+    pub(super) fn is_stopped_from_outside(&self) -> bool {
+        let is_stopped = |record: ExitRecord| {
+            record.cause == Cause::Stopped || record.exit == Exit::Signaled(Signal::SIGTERM as i32)
+        };
+        self.why == Why::Ended && self.record.is_some_and(is_stopped)
+    }
 }
 
 /// A running session.

@@ -75,6 +75,7 @@ pub(super) fn start(
             &assignment.key,
             &assignment.job,
             directory,
+            &context.state.temporary(&assignment.key),
             &context.path,
             variables,
         ))
@@ -111,7 +112,8 @@ fn write(
     checkout: &Path,
     orders: &mut Orders,
 ) -> Result<File, Error> {
-    for path in [directory.path(), &directory.home(), &directory.temporary()] {
+    let temporary = context.state.temporary(&assignment.key);
+    for path in [directory.path(), &directory.home(), &temporary] {
         fs::create_dir(path).map_err(Error::Write)?;
     }
     let lock = File::create(directory.lock()).map_err(Error::Lock)?;

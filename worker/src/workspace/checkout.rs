@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use pointsman_git::Git;
 
-use super::{CollectError, Error, Mirror, make_directory};
+use super::{ALTERNATES, CollectError, Error, Mirror, make_directory};
 use crate::assignment::{Assignment, Commit};
 
 /// The branch that the harness finds itself on.
@@ -66,10 +66,12 @@ impl Checkout {
     }
 
     fn borrow_objects(&self) -> std::io::Result<()> {
-        let info = self.path.join(".git/objects/info");
-        std::fs::create_dir_all(&info)?;
+        let alternates = self.path.join(ALTERNATES);
+        if let Some(info) = alternates.parent() {
+            std::fs::create_dir_all(info)?;
+        }
         let line = format!("{}\n", self.mirror.objects().display());
-        std::fs::write(info.join("alternates"), line)
+        std::fs::write(alternates, line)
     }
 
     /// Where it is.
@@ -103,7 +105,8 @@ impl Checkout {
         self.must_descend(head).await
     }
 
-    /// Asks the checkout as a remote repository, whose configuration and hooks are not followed.
+    /// Asks the checkout as a remote repository, whose hooks don't run and whose configuration runs
+    /// nothing.
     async fn head(&self) -> Result<Commit, CollectError> {
         let listed = self
             .mirror

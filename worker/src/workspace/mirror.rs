@@ -9,7 +9,7 @@ use std::{
 use pointsman_git::Git;
 
 use super::{Error, make_directory};
-use crate::assignment::Commit;
+use crate::{assignment::Commit, tree};
 
 /// The mirror of one repository.
 #[derive(Debug, Clone)]
@@ -22,8 +22,14 @@ pub(crate) struct Mirror {
 impl Mirror {
     /// The mirror of the repository `id`, which is at `url`. Not made yet.
     pub(super) fn new(mirrors: &Path, id: &str, url: &str) -> Self {
+        let git = Git::new(mirrors.join(format!("{id}.git")))
+            // One pack a fetch: it comes whole or not at all, where a killed fetch would leave some of
+            // its objects by themselves.
+            .with_env("GIT_CONFIG_COUNT", "1")
+            .with_env("GIT_CONFIG_KEY_0", "fetch.unpackLimit")
+            .with_env("GIT_CONFIG_VALUE_0", "1");
         Self {
-            git: Git::new(mirrors.join(format!("{id}.git"))),
+            git,
             lock: mirrors.join(format!("{id}.lock")),
             url: url.to_owned(),
         }
@@ -46,29 +52,28 @@ impl Mirror {
 
     /// Brings all branches and `commit` here. One fetch at a time: others wait.
     pub(super) async fn fetch(&self, commit: &Commit) -> Result<(), Error> {
-        let _lock = self.lock().await?;
-        self.make().await?;
-        remove_stale_locks(self.git.directory()).map_err(Error::Lock)?;
-        self.git
-            .run([
-                "fetch",
-                "--quiet",
-                "--no-tags",
-                "--prune",
-                "--no-write-fetch-head",
-                "--",
-                &self.url,
-                "+refs/heads/*:refs/heads/*",
-            ])
-            .await
-            .map_err(Error::FetchBranches)?;
-        if self.has(commit).await? {
+        let git = self.lock().await?;
+        make(&git).await?;
+        remove_stale_locks(git.directory()).map_err(Error::Lock)?;
+        git.run([
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--prune",
+            "--no-write-fetch-head",
+            "--",
+            &self.url,
+            "+refs/heads/*:refs/heads/*",
+        ])
+        .await
+        .map_err(Error::FetchBranches)?;
+        if has(&git, commit).await? {
             return Ok(());
         }
         // On no branch: asked for by name, or else looked for among the refs of all leases.
         for wanted in [commit.as_str(), "+refs/pointsman/*:refs/pointsman/*"] {
-            let fetched = self.fetch_quietly(wanted).await;
-            if self.has(commit).await? {
+            let fetched = self.fetch_wanted(&git, wanted).await;
+            if has(&git, commit).await? {
                 return Ok(());
             }
             if let Err(error) = fetched {
@@ -78,19 +83,18 @@ impl Mirror {
         Err(Error::NoCommit(commit.clone()))
     }
 
-    async fn fetch_quietly(&self, wanted: &str) -> Result<(), pointsman_git::Error> {
-        self.git
-            .run([
-                "fetch",
-                "--quiet",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--",
-                &self.url,
-                wanted,
-            ])
-            .await
-            .map(drop)
+    async fn fetch_wanted(&self, git: &Git, wanted: &str) -> Result<(), pointsman_git::Error> {
+        git.run([
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--",
+            &self.url,
+            wanted,
+        ])
+        .await
+        .map(drop)
     }
 
     /// Commit at the tip of `branch`, where there is such a branch.
@@ -112,36 +116,35 @@ impl Mirror {
         Ok(Commit::new(&output.text()))
     }
 
-    async fn has(&self, commit: &Commit) -> Result<bool, Error> {
-        let object = format!("{commit}^{{commit}}");
-        self.git
-            .run_expecting(["cat-file", "-e", &object], &[0, 1, 128])
-            .await
-            .map(|output| output.status == 0)
-            .map_err(|source| Error::Look {
-                commit: commit.clone(),
-                source,
-            })
-    }
-
-    async fn make(&self) -> Result<(), Error> {
-        let directory = self.git.directory();
-        if directory.join("HEAD").exists() {
-            return Ok(());
+    /// Removes a mirror that no fetch can repair. Returns whether it did; one that is borrowed from
+    /// is left, since what it still has may be all that the borrowers' commits rest on.
+    pub(super) async fn remove_if_damaged(
+        &self,
+        is_borrowed: impl FnOnce(&Path) -> io::Result<bool>,
+    ) -> Result<bool, Error> {
+        let git = self.lock().await?;
+        let path = git.directory();
+        if !path.exists() || is_whole(&git).await? {
+            return Ok(false);
         }
-        make_directory(directory)?;
-        self.git
-            .run(["init", "--quiet", "--bare", "--template="])
-            .await
-            .map(drop)
-            .map_err(Error::MakeMirror)
+        let damaged = |source| Error::Damaged {
+            path: path.to_owned(),
+            source,
+        };
+        if is_borrowed(&self.objects()).map_err(damaged)? {
+            return Err(Error::Borrowed {
+                path: path.to_owned(),
+            });
+        }
+        tree::remove(path).await.map_err(damaged)?;
+        Ok(true)
     }
 
-    /// Waits for the lock on a thread that may block. Whoever holds it is within a git command, and
-    /// those have a deadline.
-    async fn lock(&self) -> Result<File, Error> {
+    /// Waits for the lock on a thread that may block, and returns commands that hold it. Whoever
+    /// holds it is within a git command, and those have a deadline.
+    async fn lock(&self) -> Result<Git, Error> {
         let path = self.lock.clone();
-        tokio::task::spawn_blocking(move || {
+        let lock = tokio::task::spawn_blocking(move || {
             let file = File::options()
                 .create(true)
                 .truncate(false)
@@ -152,8 +155,49 @@ impl Mirror {
         })
         .await
         .unwrap_or_else(|error| Err(io::Error::other(error)))
-        .map_err(Error::Lock)
+        .map_err(Error::Lock)?;
+        // So that no git of a killed agent is at work where the lock is free.
+        Ok(self.git.clone().holding(lock))
     }
+}
+
+/// Makes the repository, or what is missing of one: doing so again changes nothing else.
+async fn make(git: &Git) -> Result<(), Error> {
+    let directory = git.directory();
+    let has = |name: &&str| directory.join(name).exists();
+    if ["HEAD", "config", "objects", "refs"].iter().all(has) {
+        return Ok(());
+    }
+    make_directory(directory)?;
+    git.run(["init", "--quiet", "--bare", "--template="])
+        .await
+        .map(drop)
+        .map_err(Error::MakeMirror)
+}
+
+/// Whether the commit is here with all that it needs. A part of it may be, from a fetch that was
+/// killed; what branches reach was fetched whole.
+async fn has(git: &Git, commit: &Commit) -> Result<bool, Error> {
+    let arguments = [commit.as_str(), "--not", "--all"];
+    is_connected(git, &arguments)
+        .await
+        .map_err(|source| Error::Look {
+            commit: commit.clone(),
+            source,
+        })
+}
+
+/// Whether all that the refs reach is here. Walks the whole history, which can take a minute.
+async fn is_whole(git: &Git) -> Result<bool, Error> {
+    is_connected(git, &["--all"])
+        .await
+        .map_err(Error::LookForDamage)
+}
+
+async fn is_connected(git: &Git, what: &[&str]) -> Result<bool, pointsman_git::Error> {
+    let arguments = ["rev-list", "--objects", "--quiet"].iter().chain(what);
+    let output = git.run_expecting(arguments, &[0, 1, 128]).await?;
+    Ok(output.status == 0)
 }
 
 /// Removes git's own lock files, which a killed fetch leaves behind and which would fail every later

@@ -2,26 +2,36 @@
 //!
 //! A checkout is a repository of its own and no `git worktree`, whose configuration, hooks, refs and
 //! stash would be shared with other leases. The harness commits there and never pushes: the commit is
-//! fetched into the mirror, checked, and pushed from there to the ref that belongs to the lease. No
-//! git command runs inside of a checkout once a harness has had it.
+//! fetched into the mirror, checked, and pushed from there to the ref that belongs to the lease. Once a
+//! harness has had a checkout, git looks at it as at a remote repository only: `upload-pack` reads its
+//! configuration, of which it takes nothing that runs a program.
 //!
-//! Nothing is ever collected as garbage from a mirror, since checkouts may borrow it.
+//! Nothing is ever collected as garbage from a mirror, since checkouts may borrow it. A mirror that is
+//! damaged beyond what a fetch repairs is removed and made again, unless a checkout borrows it.
 
 mod checkout;
 mod mirror;
 
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 pub(crate) use checkout::Checkout;
 pub(crate) use mirror::Mirror;
 
-use crate::assignment::{Assignment, Commit};
+use crate::{
+    assignment::{Assignment, Commit},
+    control_file,
+    error::chain,
+    tree,
+};
 
 /// Most characters of a repository's id, which names its mirror.
 const ID_MAX: usize = 100;
+
+/// Where a checkout says whose objects it borrows.
+const ALTERNATES: &str = ".git/objects/info/alternates";
 
 /// Why a workspace could not be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +48,19 @@ pub(crate) enum Error {
     },
     #[error("make the mirror")]
     MakeMirror(#[source] pointsman_git::Error),
+    #[error("look for damage of the mirror")]
+    LookForDamage(#[source] pointsman_git::Error),
+    #[error("replace the damaged mirror {}", path.display())]
+    Damaged {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error(
+        "mirror {} is damaged, and other checkouts borrow from it: it is made again once they are gone",
+        path.display()
+    )]
+    Borrowed { path: PathBuf },
     #[error("fetch the branches")]
     FetchBranches(#[source] pointsman_git::Error),
     #[error("commit {0} is not to be had from the repository")]
@@ -103,9 +126,53 @@ impl Workspaces {
             return Err(Error::RepositoryId(repository.id.clone()));
         }
         let mirror = Mirror::new(&self.mirrors, &repository.id, &repository.git_url);
-        mirror.fetch(&assignment.checkout_commit).await?;
-        Checkout::make(mirror, &self.path(assignment), assignment).await
+        let path = self.path(assignment);
+        let error = match try_prepare(&mirror, &path, assignment).await {
+            Err(error) => error,
+            checkout => return checkout,
+        };
+        tracing::warn!(error = chain(&error), "look for damage of the mirror");
+        let is_borrowed = |objects: &Path| self.is_borrowed(objects, &path);
+        if !mirror.remove_if_damaged(is_borrowed).await? {
+            return Err(error);
+        }
+        tracing::warn!(repository.id, "mirror was damaged: it is made again");
+        tree::remove(&path).await.map_err(|source| Error::Make {
+            path: path.clone(),
+            source,
+        })?;
+        try_prepare(&mirror, &path, assignment).await
     }
+
+    /// Whether a checkout but `except` may borrow these objects. One that doesn't say what it borrows
+    /// may be about to, or belong to a harness that hides it.
+    fn is_borrowed(&self, objects: &Path, except: &Path) -> io::Result<bool> {
+        for entry in fs::read_dir(&self.checkouts)? {
+            let checkout = entry?.path();
+            if checkout == except {
+                continue;
+            }
+            let borrows = match control_file::read(&checkout.join(ALTERNATES), control_file::MAX) {
+                Ok(bytes) => String::from_utf8_lossy(&bytes)
+                    .lines()
+                    .any(|line| Path::new(line) == objects),
+                Err(_) => true,
+            };
+            if borrows {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+async fn try_prepare(
+    mirror: &Mirror,
+    path: &Path,
+    assignment: &Assignment,
+) -> Result<Checkout, Error> {
+    mirror.fetch(&assignment.checkout_commit).await?;
+    Checkout::make(mirror.clone(), path, assignment).await
 }
 
 fn names_a_directory(id: &str) -> bool {
@@ -114,7 +181,7 @@ fn names_a_directory(id: &str) -> bool {
 }
 
 fn make_directory(path: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(path).map_err(|source| Error::Make {
+    fs::create_dir_all(path).map_err(|source| Error::Make {
         path: path.to_owned(),
         source,
     })

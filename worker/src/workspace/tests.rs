@@ -260,3 +260,110 @@ async fn leases_of_one_repository_are_prepared_side_by_side() {
     let made = commit(&Git::new(one.path()), "in one").await;
     assert_ne!(head(&Git::new(two.path())).await, made);
 }
+
+impl World {
+    fn mirror(&self) -> PathBuf {
+        self.directory.path().join("mirrors/repo-1.git")
+    }
+
+    /// From here on another lease is prepared.
+    fn next_lease(&mut self) {
+        self.assignment.key = LeaseKey::new(Uuid::from_u128(2), 1, &"cd".repeat(16)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_mirror_inside_of_somebodys_clone_is_repaired_and_the_clone_left_alone() {
+    let world = World::new().await;
+    let around = Git::new(world.directory.path()).with_identity("A", "a@example.invalid");
+    around.run(["init", "--quiet"]).await.unwrap();
+    let precious = commit(&around, "of a person").await;
+    around.run(["branch", "precious"]).await.unwrap();
+    fs::create_dir(world.mirror()).unwrap();
+    fs::write(world.mirror().join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    world.prepare().await;
+    for branch in ["main", "precious"] {
+        let tip = around.text(["rev-parse", branch]).await.unwrap();
+        assert_eq!(tip, precious.as_str(), "{branch}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_of_a_mirror_is_made_again() {
+    for missing in ["HEAD", "config", "objects", "refs"] {
+        let mut world = World::new().await;
+        let checkout = world.prepare().await;
+        fs::remove_dir_all(checkout.path()).unwrap();
+        let path = world.mirror().join(missing);
+        if path.is_dir() {
+            fs::remove_dir_all(&path).unwrap();
+        } else {
+            fs::remove_file(&path).unwrap();
+        }
+        world.next_lease();
+        let checkout = world.prepare().await;
+        let head = head(&Git::new(checkout.path())).await;
+        assert_eq!(head, world.assignment.checkout_commit, "{missing}");
+    }
+}
+
+/// Damages the mirror so that git does not take it for a repository.
+fn spoil(world: &World) {
+    fs::write(world.mirror().join("HEAD"), "spoilt").unwrap();
+}
+
+#[tokio::test]
+async fn a_mirror_beyond_repair_is_made_again_unless_a_checkout_borrows_it() {
+    let mut world = World::new().await;
+    let borrower = world.prepare().await;
+    world.next_lease();
+    spoil(&world);
+    let error = world.workspaces.prepare(&world.assignment).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Borrowed { .. }), "{error}");
+    assert!(world.mirror().join("objects").exists());
+
+    fs::remove_dir_all(borrower.path()).unwrap();
+    let checkout = world.prepare().await;
+    let head = head(&Git::new(checkout.path())).await;
+    assert_eq!(head, world.assignment.checkout_commit);
+}
+
+#[tokio::test]
+async fn a_commit_of_which_only_a_part_is_here_is_fetched() {
+    let mut world = World::new().await;
+    world.prepare().await;
+    let upstream = world.upstream();
+    let first = world.assignment.checkout_commit.clone();
+    fs::write(upstream.directory().join("file"), "content").unwrap();
+    upstream.run(["add", "file"]).await.unwrap();
+    let hidden = commit(&upstream, "on a lease's ref alone").await;
+    for arguments in [
+        ["update-ref", "refs/pointsman/x/1-y", hidden.as_str()],
+        ["reset", "--hard", first.as_str()],
+    ] {
+        upstream.run(arguments).await.unwrap();
+    }
+    // As if a fetch had been killed when it had the commit's own object.
+    let object = world.directory.path().join("object");
+    let content = upstream
+        .run(["cat-file", "commit", hidden.as_str()])
+        .await
+        .unwrap();
+    fs::write(&object, content.stdout).unwrap();
+    let written = Git::new(world.mirror())
+        .text([
+            "hash-object",
+            "-t",
+            "commit",
+            "-w",
+            object.to_str().unwrap(),
+        ])
+        .await;
+    assert_eq!(written.unwrap(), hidden.as_str());
+
+    world.next_lease();
+    world.assignment.checkout_commit = hidden;
+    let checkout = world.prepare().await;
+    assert!(checkout.path().join("file").exists());
+}

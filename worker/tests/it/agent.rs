@@ -118,7 +118,7 @@ impl World {
         let pid = self.agent.as_ref().unwrap().id().unwrap();
         signal(pid, Signal::SIGTERM);
         assert!(self.end().await.success());
-        for name in ["state/sessions", "state/workspaces"] {
+        for name in ["state/sessions", "state/workspaces", "state/t"] {
             assert_eq!(fs::read_dir(self.path(name)).unwrap().count(), 0, "{name}");
         }
     }
@@ -517,6 +517,52 @@ async fn what_a_harness_puts_where_control_files_belong_does_not_stop_the_agent(
     let (class, message) = world.failure().await;
     assert_eq!(class, Class::Crashed, "{message}");
     assert!(message.contains("exited with status 3"), "{message}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_refused_ends_the_lease_as_a_failure_that_says_why() {
+    let mut world = World::new(result!(r#"{"verdict": "no_change", "reason": "r"}"#)).await;
+    let refusal = Status::invalid_argument("verdict.reason: not this one");
+    world.master.lock().complete_errors.push_back(refusal);
+    world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    let (class, message) = world.failure().await;
+    assert_eq!(class, Class::NoValidResult);
+    assert!(message.contains("not this one"), "{message}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_signal_to_shim_and_agent_gives_the_lease_back_within_any_grace() {
+    let mut world = World::new(RUNS_ON).await;
+    let text = fs::read_to_string(world.path("worker.toml")).unwrap();
+    world.configure(&text.replace("drain_grace = \"0s\"", "drain_grace = \"1h\""));
+    let agent = world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    let harness = world.harness().await;
+    for pid in [stat(harness).unwrap().1, agent] {
+        signal(pid, Signal::SIGTERM);
+    }
+    assert!(world.end().await.success());
+    let state = world.master.lock();
+    assert_eq!(state.releases.len(), 1);
+    assert!(state.completes.is_empty(), "{:?}", state.completes);
+}
+
+#[tokio::test]
+async fn a_socket_fits_in_the_temporary_directory() {
+    let mut world = World::new(concat!(
+        "[ -d \"$TMPDIR\" ] && [ -w \"$TMPDIR\" ] || exit 9\n",
+        "printf '%s' \"${TMPDIR#\"$WORLD/state/\"}\" > \"$WORLD/temporary\"\n",
+        result!(r#"{"verdict": "no_change", "reason": "r"}"#)
+    ))
+    .await;
+    world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    assert!(matches!(world.outcome().await, Outcome::Verdict(_)));
+    let temporary = fs::read_to_string(world.path("temporary")).unwrap();
+    assert_eq!(temporary, "t/abababababab");
     world.finish().await;
 }
 

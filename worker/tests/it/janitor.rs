@@ -201,16 +201,32 @@ async fn a_torn_or_foreign_sidecar_is_moved_aside_and_no_reason_to_kill() {
 }
 
 #[tokio::test]
+async fn a_foreign_session_that_can_not_be_moved_is_reported_and_stops_nobody() {
+    let mut world = World::new("exit 0").await;
+    world.put(std::process::id(), |_| {});
+    let sidecar = world.session().join("sidecar.json");
+    fs::write(&sidecar, "torn").unwrap();
+    // Nothing can be moved to another file system.
+    std::os::unix::fs::symlink("/proc", world.state().join("quarantine")).unwrap();
+    let register = world.register().await;
+    let sessions: Vec<_> = register.sessions.into_iter().map(|s| s.lease).collect();
+    assert_eq!(sessions, [Some(key())]);
+    assert!(sidecar.exists() && world.workspace().exists());
+}
+
+#[tokio::test]
 async fn what_never_started_and_what_belongs_to_nobody_is_removed() {
     let mut world = World::new("exit 0").await;
     let bystander = Bystander::start();
     world.put(bystander.0.id(), |sidecar| {
         sidecar["state"] = json!("starting");
     });
-    let stray = world.state().join("workspaces/stray");
-    fs::create_dir(&stray).unwrap();
+    let strays = ["workspaces/stray", "t/stray"].map(|name| world.state().join(name));
+    for stray in &strays {
+        fs::create_dir_all(stray).unwrap();
+    }
     let register = world.register().await;
     assert!(register.sessions.is_empty());
     assert!(world.is_swept());
-    assert!(!stray.exists());
+    assert!(strays.iter().all(|stray| !stray.exists()));
 }
