@@ -35,6 +35,7 @@ use crate::{
 use control::Orders;
 use judge::Judgement;
 use run::{Ended, Run};
+use start::Start;
 
 /// How long a session whose lease is short waits for the acknowledgement of a beat. The agent takes a
 /// stream for dead earlier, and this holds a slot.
@@ -220,13 +221,14 @@ impl Session {
             tenure = self.await_tenure() => tenure?,
         }
         let started_at = Instant::now();
-        let shim = start::start(
-            &self.context,
-            &self.assignment,
-            &self.directory,
-            checkout.path(),
-            &mut self.orders,
-        )
+        let shim = start::start(Start {
+            context: Arc::clone(&self.context),
+            assignment: self.assignment.clone(),
+            directory: self.directory.clone(),
+            checkout: checkout.path().to_owned(),
+            stop_at: self.orders.tenure().stop_at(),
+        })
+        .await
         .map_err(|error| {
             self.unconfirmed = matches!(error, start::Error::Identify(_));
             failed("start the shim", &error)

@@ -235,18 +235,11 @@ impl<'a> Run<'a> {
             self.exit_at = Some(Instant::now());
         }
         if let Some(exit_at) = self.exit_at {
-            return (exit_at.elapsed() > self.sweep_patience()).then_some(Why::Stuck);
+            return (exit_at.elapsed() > sweep_patience(self.record(), self.limits.grace))
+                .then_some(Why::Stuck);
         }
         let limit = self.limits.idle_timeout?;
         (self.output_at.elapsed() > limit).then_some(Why::Silent(limit))
-    }
-
-    /// Within a stop, what the harness left has the rest of the grace. After its own end there is none.
-    fn sweep_patience(&self) -> Duration {
-        match self.record() {
-            Some(record) if record.cause == Cause::Harness => SWEEP_PATIENCE,
-            Some(_) | None => SWEEP_PATIENCE + self.limits.grace,
-        }
     }
 
     /// Kills what runs, and returns whether that is certain.
@@ -281,12 +274,41 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Within a stop, what the harness left has the rest of the grace. After its own end there is none.
+fn sweep_patience(record: Option<ExitRecord>, grace: Duration) -> Duration {
+    match record {
+        Some(record) if record.cause == Cause::Harness => SWEEP_PATIENCE,
+        Some(_) | None => SWEEP_PATIENCE + grace,
+    }
+}
+
 /// Completes at the end of what the shim has to say, which is nothing.
 async fn end_of_file(stdout: Option<ChildStdout>) {
     if let Some(mut stdout) = stdout {
         let result: io::Result<usize> = stdout.read(&mut [0]).await;
         if let Err(error) = result {
             tracing::debug!(%error, "read the shim's pipe");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_within_a_stop_what_is_left_has_a_grace() {
+        let grace = Duration::from_secs(60);
+        let record = |cause| {
+            let exit = Exit::Exited(0);
+            Some(ExitRecord { cause, exit })
+        };
+        assert_eq!(
+            sweep_patience(record(Cause::Harness), grace),
+            SWEEP_PATIENCE
+        );
+        for cause in [Cause::Deadline, Cause::Stopped] {
+            assert_eq!(sweep_patience(record(cause), grace), SWEEP_PATIENCE + grace);
         }
     }
 }

@@ -1,16 +1,18 @@
 //! Starts a session's shim: everything is on disk before it runs.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io,
     os::fd::OwnedFd,
-    path::Path,
+    path::PathBuf,
     process::Stdio,
+    sync::Arc,
 };
 
 use tokio::process::{Child, Command};
 
-use super::{Context, control::Orders};
+use super::Context;
 use crate::{
     assignment::{Assignment, Job},
     durable,
@@ -19,6 +21,7 @@ use crate::{
         profile::{Profile, PromptBy},
         prompt::prompt,
     },
+    lease::BootTime,
     process::{host, identity::Recorded},
     shim::Launch,
     sidecar::{SessionDir, Sidecar},
@@ -49,43 +52,124 @@ pub(super) struct Shim {
     pub(super) recorded: Recorded,
 }
 
-/// Starts the shim of `assignment`, which will run in `checkout`.
-pub(super) fn start(
-    context: &Context,
-    assignment: &Assignment,
-    directory: &SessionDir,
-    checkout: &Path,
-    orders: &mut Orders,
-) -> Result<Shim, Error> {
-    let lock = write(context, assignment, directory, checkout, orders)?;
-    let log = File::options()
-        .append(true)
-        .create(true)
-        .open(directory.log())
-        .map_err(Error::Write)?;
-    let profile = profile(context, &assignment.job);
-    let variables = profile.map_or(&[][..], |profile| &profile.variables);
-    let mut child = Command::new(PROGRAM)
-        .arg0("pointsman-worker")
-        .arg("shim")
-        .arg(directory.path())
-        // The harness gets the shim's environment: no file on disk has to hold its secrets.
-        .env_clear()
-        .envs(environment(
-            &assignment.key,
-            &assignment.job,
-            directory,
-            &context.state.temporary(&assignment.key),
-            &context.path,
+/// What is started, and where.
+pub(super) struct Start {
+    pub(super) context: Arc<Context>,
+    pub(super) assignment: Assignment,
+    pub(super) directory: SessionDir,
+    pub(super) checkout: PathBuf,
+    /// The deadline that the shim begins with.
+    pub(super) stop_at: BootTime,
+}
+
+/// Starts a shim. Writing what it needs waits for the disk, on a thread that may block.
+pub(super) async fn start(start: Start) -> Result<Shim, Error> {
+    let (start, lock) = tokio::task::spawn_blocking(move || {
+        let lock = start.write()?;
+        Ok((start, lock))
+    })
+    .await
+    .unwrap_or_else(|error| Err(Error::Write(io::Error::other(error))))?;
+    start.spawn(lock)
+}
+
+impl Start {
+    /// Makes the session's directory and returns its lock, locked. The intent comes last: with it the
+    /// session exists.
+    fn write(&self) -> Result<File, Error> {
+        let temporary = self.context.state.temporary(&self.assignment.key);
+        for path in [self.directory.path(), &self.directory.home(), &temporary] {
+            fs::create_dir(path).map_err(Error::Write)?;
+        }
+        let lock = File::create(self.directory.lock()).map_err(Error::Lock)?;
+        lock.try_lock().map_err(|error| Error::Lock(error.into()))?;
+        self.write_files().map_err(Error::Write)?;
+        Ok(lock)
+    }
+
+    fn write_files(&self) -> io::Result<()> {
+        let directory = &self.directory;
+        let launch = self.launch();
+        fs::write(directory.prompt(), prompt(&self.assignment))?;
+        durable::write(&directory.launch(), &serde_json::to_vec_pretty(&launch)?)?;
+        directory.write_deadline(self.stop_at)?;
+        let mut intent = Sidecar::intent(&self.assignment.key);
+        intent.worker = Some(self.context.state.worker_id().to_string());
+        intent.host = Some(host::hostname());
+        intent.grace_ms = Some(launch.grace_ms);
+        intent.workspace = Some(launch.directory);
+        intent.store(directory)?;
+        durable::sync_parent(directory.path())
+    }
+
+    fn launch(&self) -> Launch {
+        let profile = self.profile();
+        let limits = profile.map_or(self.context.ci_limits, |profile| profile.limits);
+        let prompt_by = profile.map_or(PromptBy::File, |profile| profile.prompt);
+        let mut command = match &self.assignment.job {
+            Job::Check { command, .. } => {
+                vec!["/bin/sh".to_owned(), "-c".to_owned(), command.clone()]
+            }
+            Job::Harness { .. } => profile.map_or_else(Vec::new, |profile| profile.command.clone()),
+        };
+        if prompt_by == PromptBy::Argument {
+            // An argument can't hold zero bytes, and no text for a model needs one.
+            command.push(prompt(&self.assignment).replace('\0', " "));
+        }
+        Launch {
+            command,
+            directory: self.checkout.clone(),
+            stdin: (prompt_by == PromptBy::Stdin).then(|| self.directory.prompt()),
+            grace_ms: u64::try_from(limits.grace.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        match &self.assignment.job {
+            Job::Check { .. } => None,
+            Job::Harness { profile, .. } => self.context.profile(profile),
+        }
+    }
+
+    fn environment(&self) -> Vec<(String, OsString)> {
+        let key = &self.assignment.key;
+        let variables = self.profile().map_or(&[][..], |profile| &profile.variables);
+        environment(
+            key,
+            &self.assignment.job,
+            &self.directory,
+            &self.context.state.temporary(key),
+            &self.context.path,
             variables,
-        ))
-        .stdin(Stdio::from(OwnedFd::from(lock)))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::from(log))
-        // It outlives the agent.
-        .kill_on_drop(false)
-        .spawn()
-        .map_err(Error::Spawn)?;
+        )
+    }
+
+    fn spawn(&self, lock: File) -> Result<Shim, Error> {
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open(self.directory.log())
+            .map_err(Error::Write)?;
+        let child = Command::new(PROGRAM)
+            .arg0("pointsman-worker")
+            .arg("shim")
+            .arg(self.directory.path())
+            // The harness gets the shim's environment: no file on disk has to hold its secrets.
+            .env_clear()
+            .envs(self.environment())
+            .stdin(Stdio::from(OwnedFd::from(lock)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(log))
+            // It outlives the agent.
+            .kill_on_drop(false)
+            .spawn()
+            .map_err(Error::Spawn)?;
+        identified(child)
+    }
+}
+
+/// A shim that can't be told from others later is of no use.
+fn identified(mut child: Child) -> Result<Shim, Error> {
     match identify(&child) {
         Ok(recorded) => Ok(Shim { child, recorded }),
         Err(error) => {
@@ -101,77 +185,4 @@ pub(super) fn start(
 fn identify(child: &Child) -> io::Result<Recorded> {
     let pid = child.id().ok_or(io::ErrorKind::NotFound)?;
     Recorded::child(pid)
-}
-
-/// Makes the session's directory and returns its lock, locked. The intent comes last: with it the
-/// session exists.
-fn write(
-    context: &Context,
-    assignment: &Assignment,
-    directory: &SessionDir,
-    checkout: &Path,
-    orders: &mut Orders,
-) -> Result<File, Error> {
-    let temporary = context.state.temporary(&assignment.key);
-    for path in [directory.path(), &directory.home(), &temporary] {
-        fs::create_dir(path).map_err(Error::Write)?;
-    }
-    let lock = File::create(directory.lock()).map_err(Error::Lock)?;
-    lock.try_lock().map_err(|error| Error::Lock(error.into()))?;
-    let launch = launch(context, assignment, directory, checkout);
-    write_files(context, assignment, directory, &launch, orders).map_err(Error::Write)?;
-    Ok(lock)
-}
-
-fn write_files(
-    context: &Context,
-    assignment: &Assignment,
-    directory: &SessionDir,
-    launch: &Launch,
-    orders: &mut Orders,
-) -> io::Result<()> {
-    fs::write(directory.prompt(), prompt(assignment))?;
-    durable::write(&directory.launch(), &serde_json::to_vec_pretty(launch)?)?;
-    directory.write_deadline(orders.tenure().stop_at())?;
-    let mut intent = Sidecar::intent(&assignment.key);
-    intent.worker = Some(context.state.worker_id().to_string());
-    intent.host = Some(host::hostname());
-    intent.workspace = Some(launch.directory.clone());
-    intent.grace_ms = Some(launch.grace_ms);
-    intent.store(directory)?;
-    durable::sync_parent(directory.path())
-}
-
-fn launch(
-    context: &Context,
-    assignment: &Assignment,
-    directory: &SessionDir,
-    checkout: &Path,
-) -> Launch {
-    let profile = profile(context, &assignment.job);
-    let limits = profile.map_or(context.ci_limits, |profile| profile.limits);
-    let prompt_by = profile.map_or(PromptBy::File, |profile| profile.prompt);
-    let mut command = match &assignment.job {
-        Job::Check { command, .. } => {
-            vec!["/bin/sh".to_owned(), "-c".to_owned(), command.clone()]
-        }
-        Job::Harness { .. } => profile.map_or_else(Vec::new, |profile| profile.command.clone()),
-    };
-    if prompt_by == PromptBy::Argument {
-        // An argument can't hold zero bytes, and no text for a model needs one.
-        command.push(prompt(assignment).replace('\0', " "));
-    }
-    Launch {
-        command,
-        directory: checkout.to_owned(),
-        stdin: (prompt_by == PromptBy::Stdin).then(|| directory.prompt()),
-        grace_ms: u64::try_from(limits.grace.as_millis()).unwrap_or(u64::MAX),
-    }
-}
-
-fn profile<'a>(context: &'a Context, job: &Job) -> Option<&'a Profile> {
-    match job {
-        Job::Check { .. } => None,
-        Job::Harness { profile, .. } => context.profile(profile),
-    }
 }

@@ -274,13 +274,16 @@ impl World {
 
 #[tokio::test]
 async fn a_damaged_mirror_inside_of_somebodys_clone_is_repaired_and_the_clone_left_alone() {
-    let world = World::new().await;
+    let mut world = World::new().await;
     let around = Git::new(world.directory.path()).with_identity("A", "a@example.invalid");
     around.run(["init", "--quiet"]).await.unwrap();
     let precious = commit(&around, "of a person").await;
     around.run(["branch", "precious"]).await.unwrap();
-    fs::create_dir(world.mirror()).unwrap();
-    fs::write(world.mirror().join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    let borrower = world.prepare().await;
+    fs::remove_dir_all(borrower.path()).unwrap();
+    // All is there, and yet git takes it for no repository.
+    spoil(&world);
+    world.next_lease();
     world.prepare().await;
     for branch in ["main", "precious"] {
         let tip = around.text(["rev-parse", branch]).await.unwrap();

@@ -1,6 +1,11 @@
 //! The agent as a process, against a fake master, with a shell script as harness.
 
-use std::{fs, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use nix::sys::signal::Signal;
 use pointsman_git::Git;
@@ -8,12 +13,15 @@ use pointsman_proto::v1::{
     self, CompleteRequest, complete_request::Outcome, infrastructure_error::Class, verdict::Verdict,
 };
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::{
+    net::TcpListener,
+    process::{Child, Command},
+};
 use tonic::Status;
 
 use crate::{
     fake_master::{FakeMaster, State},
-    support::{PATIENCE, eventually_async, is_dead, number_in, signal, stat},
+    support::{PATIENCE, eventually_async, is_dead, is_locked, number_in, signal, stat},
 };
 
 /// Writes a result, for use in scripts.
@@ -87,7 +95,11 @@ impl World {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pointsman-worker"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_pointsman-worker")))
+    }
+
+    fn command_of(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command
             .arg("--config")
             .arg(self.path("worker.toml"))
@@ -99,7 +111,12 @@ impl World {
 
     /// Starts an agent. Its log goes where the test's output goes.
     pub(crate) fn start(&mut self) -> u32 {
-        let agent = self.command().spawn().unwrap();
+        let command = self.command();
+        self.start_by(command)
+    }
+
+    fn start_by(&mut self, mut command: Command) -> u32 {
+        let agent = command.spawn().unwrap();
         let pid = agent.id().unwrap();
         self.agent = Some(agent);
         pid
@@ -471,6 +488,7 @@ async fn a_worker_of_any_capacity_asks_for_what_a_master_gives() {
     world.start();
     world.master.give(world.lease(v1::Role::Implementer).await);
     assert!(matches!(world.outcome().await, Outcome::Verdict(_)));
+    assert_eq!(world.master.lock().registers[0].capacity, 1000);
     world.finish().await;
 }
 
@@ -564,6 +582,44 @@ async fn a_socket_fits_in_the_temporary_directory() {
     let temporary = fs::read_to_string(world.path("temporary")).unwrap();
     assert_eq!(temporary, "t/abababababab");
     world.finish().await;
+}
+
+#[tokio::test]
+async fn an_agent_whose_program_was_removed_goes_on() {
+    let mut world = World::new(result!(r#"{"verdict": "no_change", "reason": "r"}"#)).await;
+    let program = world.path("worker");
+    fs::copy(env!("CARGO_BIN_EXE_pointsman-worker"), &program).unwrap();
+    let command = world.command_of(&program);
+    world.start_by(command);
+    fs::remove_file(&program).unwrap();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    let outcome = world.outcome().await;
+    assert!(matches!(outcome, Outcome::Verdict(_)), "{outcome:?}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_mirror_is_locked_for_as_long_as_git_changes_it() {
+    let mut world = World::new("exit 0").await;
+    // A repository whose server says nothing.
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let agent = world.start();
+    let mut lease = world.lease(v1::Role::Implementer).await;
+    let repository = lease.repository.as_mut().unwrap();
+    repository.git_url = format!("git://{}/x", server.local_addr().unwrap());
+    let lock = world
+        .state()
+        .join(format!("mirrors/{}.lock", repository.id));
+    world.master.give(lease);
+    let (git, _) = tokio::time::timeout(PATIENCE, server.accept())
+        .await
+        .expect("git connects")
+        .unwrap();
+    signal(agent, Signal::SIGKILL);
+    world.end().await;
+    assert!(is_locked(&lock), "git outlives the agent, and has the lock");
+    drop(git);
+    eventually_async("the lock is free", || (!is_locked(&lock)).then_some(())).await;
 }
 
 #[tokio::test]
