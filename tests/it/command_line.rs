@@ -33,7 +33,13 @@ async fn refused(world: &World, (arguments, code, parts): Case<'_>) {
 async fn each_command_says_what_is_wrong_on_one_line() {
     let world = world(Setup::default().with_workers([])).await;
     let issue = world.submit().await;
-    let row = world.story(issue).await.expect("a story").workflow().id.clone();
+    let row = world
+        .story(issue)
+        .await
+        .expect("a story")
+        .workflow()
+        .id
+        .clone();
     let long = "x".repeat(257);
     let cases: &[Case<'_>] = &[
         (&["workflowz"], USAGE, &["workflowz"]),

@@ -179,7 +179,7 @@ impl World {
                 }
             }
             Step::Wait(seconds) => self.rig.advance(Duration::from_secs(seconds.into())),
-            Step::ClockJumps => self.rig.clock.step(Duration::from_secs(24 * 3600)),
+            Step::ClockJumps => self.rig.clock.advance(Duration::from_secs(24 * 3600)),
             Step::LoseCommit(is_before) => {
                 self.rig
                     .faults

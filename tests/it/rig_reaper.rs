@@ -180,7 +180,7 @@ async fn several_are_reaped_at_once() {
 #[tokio::test]
 async fn a_step_of_the_wall_clock_reaps_nothing() {
     let (rig, worker, _, grant) = leased().await;
-    rig.clock.step(DAY);
+    rig.clock.advance(DAY);
     assert_eq!(reap(&rig).await, Report::default());
     worker
         .beat(&rig, &[grant.lease.key])

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use pointsman_master::{
+    clock::Clock,
     domain::{
         attempt::{AttemptStatus, Role},
         decision::LabelState,
         ids::{Fence, InstanceId, LeaseKey, Nonce, WorkflowId},
+        time::Timestamp,
         transitions::State,
     },
     service::{Completed, Completion, Error, Grant, Stop},
@@ -89,6 +91,38 @@ async fn a_new_process_in_the_same_directory_ends_the_old_ones_leases_at_once() 
             )
             .await,
     );
+}
+
+#[tokio::test]
+async fn another_boot_of_the_same_directory_is_refused_while_the_first_beats_and_proves_its_death_later()
+ {
+    let held = Held::new().await;
+    let next = held.worker.rebooted(&held.rig);
+    held.rig.advance(Duration::from_secs(29));
+    let refused = next.register(&held.rig, &[]).await;
+    assert!(
+        matches!(refused, Err(Error::WorkerInUse { .. })),
+        "two images of one host would end each other's leases for ever: {refused:?}"
+    );
+    held.check(AttemptStatus::InProgress, 1).await;
+    held.rig.advance(Duration::from_secs(1));
+    next.register(&held.rig, &[])
+        .await
+        .expect("it is silent for 30 s");
+    held.check(AttemptStatus::Pending, 1).await;
+}
+
+#[tokio::test]
+async fn a_wall_clock_that_was_set_back_locks_nobody_out() {
+    let held = Held::new().await;
+    let clone = held.worker.cloned(&held.rig);
+    let an_hour_ago = Timestamp(held.rig.clock.now().0 - 3_600_000_000);
+    held.rig.clock.set(an_hour_ago);
+    clone
+        .register(&held.rig, &[])
+        .await
+        .expect("a beat from the future is no beat");
+    held.check(AttemptStatus::InProgress, 1).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Error, Service, apply::Cause};
 use crate::{
     domain::{
-        attempt::{Attempt, AttemptStatus, Role, Subject},
+        attempt::{Attempt, AttemptStatus, Subject},
         decision::Note,
         ids::{CommitId, InstanceId, LeaseKey, Nonce, RequestId, WorkerId},
         time::Timestamp,
@@ -19,9 +19,6 @@ use crate::{
         },
     },
 };
-
-/// Kill budget of a check that no profile offers: five seconds from TERM to KILL, and five to be sure.
-const CHECK_KILL_BUDGET: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Most leases that one answer carries, however many are asked for: each may hold several hundred
 /// kilobytes of facts, and the answer must fit into one message.
@@ -242,9 +239,9 @@ fn start_commit(workflow: &Workflow) -> Option<&CommitId> {
     }
 }
 
-/// What a worker takes: each role that it wants and has a profile for. Checks need no profile.
+/// What a worker takes: each role that it wants and has a profile for. Checks come with one without a name.
 fn offers(worker: &WorkerRow) -> Vec<Offer> {
-    let mut offers: Vec<Offer> = worker
+    worker
         .profiles
         .iter()
         .flat_map(|profile| {
@@ -256,15 +253,5 @@ fn offers(worker: &WorkerRow) -> Vec<Offer> {
             })
         })
         .filter(|offer| worker.roles.contains(&offer.role))
-        .collect();
-    let offers_checks = offers.iter().any(|offer| offer.role == Role::Ci);
-    if worker.roles.contains(&Role::Ci) && !offers_checks {
-        offers.push(Offer {
-            role: Role::Ci,
-            tiers: Vec::new(),
-            profile: String::new(),
-            kill_budget: CHECK_KILL_BUDGET,
-        });
-    }
-    offers
+        .collect()
 }

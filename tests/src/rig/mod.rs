@@ -4,6 +4,7 @@
 //! Turned by hand: both clocks, the sweeps, and the worker ([`FakeWorker`]), which makes real commits and
 //! pushes them to its leases' refs. [`Rig::crash`] drops everything that lives in memory.
 
+pub mod chance;
 pub mod drive;
 pub mod faulty_forge;
 pub mod faulty_store;
@@ -11,13 +12,13 @@ pub mod history;
 pub mod remote;
 pub mod rows;
 pub mod run;
-pub mod time;
 pub mod wire;
 pub mod worker;
 
 use std::{sync::Arc, time::Duration};
 
 use pointsman_master::{
+    clock::manual::{ManualClock, ManualStopwatch},
     domain::{
         decision::LabelState,
         ids::{RequestId, WorkflowId},
@@ -35,11 +36,11 @@ use pointsman_master::{
 };
 use tempfile::TempDir;
 
+use chance::CountingChance;
 use faulty_forge::FaultyForge;
 use faulty_store::{Faults, FaultyStore};
 use history::History;
 use remote::Remote;
-use time::{CountingChance, ManualClock, ManualStopwatch};
 pub use worker::FakeWorker;
 
 /// The one repository.
@@ -189,8 +190,8 @@ impl Rig {
 
     /// Time passes.
     pub fn advance(&self, by: Duration) {
-        self.clock.step(by);
-        self.stopwatch.step(by);
+        self.clock.advance(by);
+        self.stopwatch.advance(by);
     }
 
     /// Turns every crank once, in the master's order.

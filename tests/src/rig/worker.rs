@@ -72,6 +72,14 @@ impl FakeWorker {
         worker
     }
 
+    /// The same state directory after the next start of its host, or an image of it that was started
+    /// beside it.
+    pub fn rebooted(&self, rig: &Rig) -> Self {
+        let mut worker = self.restarted(rig);
+        worker.row.boot_id.push_str(" again");
+        worker
+    }
+
     pub async fn register(&self, rig: &Rig, unconfirmed: &[LeaseKey]) -> Result<(), Error> {
         rig.service()
             .register(Registration {
