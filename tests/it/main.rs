@@ -22,6 +22,7 @@ mod worker_death;
 mod opening;
 mod tidy;
 
+mod rig_absences;
 mod rig_ci;
 mod rig_heads;
 mod rig_label;

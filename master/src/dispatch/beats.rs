@@ -4,8 +4,8 @@
 //! that stop their harnesses, never in two that run the same attempt.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Stopwatch,
-    domain::ids::{InstanceId, WorkerId},
-    service::{Error, Service, Stop},
+    domain::ids::{InstanceId, LeaseKey, WorkerId},
+    service::{Absences, Error, Service, Stop},
     store::model::ProgressRow,
 };
 
@@ -47,6 +47,8 @@ pub struct Beats {
     service: Service,
     stopwatch: Arc<dyn Stopwatch>,
     pending: Mutex<HashMap<InstanceId, Received>>,
+    /// Of instances whose last beat lacked a lease.
+    absences: Mutex<HashMap<InstanceId, Absences>>,
     flush_interval: Duration,
 }
 
@@ -56,6 +58,7 @@ impl Beats {
             service,
             stopwatch,
             pending: Mutex::default(),
+            absences: Mutex::default(),
             flush_interval,
         }
     }
@@ -100,10 +103,13 @@ impl Beats {
             .beat(beat.worker, beat.instance, &beat.sessions, age)
             .await;
         let answer = match written {
-            Ok(stops) => Answer::Acknowledged {
-                sequence: beat.sequence,
-                stops,
-            },
+            Ok(stops) => {
+                self.notice_absences(&beat).await;
+                Answer::Acknowledged {
+                    sequence: beat.sequence,
+                    stops,
+                }
+            }
             Err(Error::UnknownInstance { .. }) => Answer::Unknown,
             Err(error) => {
                 // No answer: the worker counts on, and beats again.
@@ -119,5 +125,29 @@ impl Beats {
         if beat.answers.try_send(answer).is_err() {
             tracing::debug!(worker.id = %beat.worker, "a stream did not take its acknowledgement");
         }
+    }
+
+    /// What one beat lacks is forgotten where it can't be looked at: the next beats lack it too.
+    async fn notice_absences(&self, beat: &Beat) {
+        let listed: HashSet<LeaseKey> = beat.sessions.iter().map(|s| s.key).collect();
+        let mut absences = self.absences().remove(&beat.instance).unwrap_or_default();
+        let noticed = self
+            .service
+            .notice_absences(beat.worker, beat.instance, &listed, &mut absences)
+            .await;
+        if let Err(error) = noticed {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                worker.id = %beat.worker,
+                "missing leases could not be ended"
+            );
+        }
+        if !absences.is_empty() {
+            self.absences().insert(beat.instance, absences);
+        }
+    }
+
+    fn absences(&self) -> MutexGuard<'_, HashMap<InstanceId, Absences>> {
+        self.absences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,6 +4,7 @@
 //! commit, and only then wake anyone (`apply.rs`, the only caller of `decide`). The clock is read once
 //! at the top of a method. Nobody else writes to the store, the built-in forge's own rows apart.
 
+mod absences;
 mod apply;
 mod beats;
 mod ci;
@@ -24,6 +25,7 @@ mod workflows;
 
 use std::sync::Arc;
 
+pub use absences::Absences;
 pub use beats::Stop;
 pub use complete::{Completed, Completion};
 pub use items::{LabelChange, NewIssue, SubmittedIssue};
