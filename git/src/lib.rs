@@ -201,9 +201,10 @@ impl Git {
         Ok(command)
     }
 
-    /// Where git stops looking for a repository; the directory itself is looked at in any case.
+    /// Where git stops looking for a repository; the directory itself is looked at in any case. Without
+    /// links, since git starts from where the directory really is.
     fn ceiling(&self) -> io::Result<PathBuf> {
-        let directory = std::path::absolute(&self.directory)?;
+        let directory = self.directory.canonicalize()?;
         Ok(directory.parent().unwrap_or(&directory).to_owned())
     }
 
@@ -272,9 +273,14 @@ mod tests {
             .unwrap();
         let inner = outer.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
-        let error = Git::new(&inner).run(["rev-parse", "--git-dir"]).await;
-        let text = error.unwrap_err().to_string();
-        assert!(text.contains("not a git repository"), "{text}");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let link = elsewhere.path().join("link");
+        std::os::unix::fs::symlink(&inner, &link).unwrap();
+        for directory in [inner, link] {
+            let error = Git::new(&directory).run(["rev-parse", "--git-dir"]).await;
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains("not a git repository"), "{text}");
+        }
     }
 
     #[tokio::test]
