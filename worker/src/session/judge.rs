@@ -62,14 +62,15 @@ pub(super) fn judge(ended: &Ended, assignment: &Assignment, directory: &SessionD
             FailureClass::Silent,
             format!("no output for {} s", limit.as_secs()),
         ),
+        (Some(record), _) if record.cause == Cause::Deadline => fails(
+            FailureClass::LeaseLost,
+            "no beat was acknowledged in time, so that the lease's deadline came".to_owned(),
+        ),
+        // Otherwise the record would name the deadline.
         (_, Why::Deadline) => fails(
             FailureClass::LeaseLost,
             "no beat was acknowledged in time, and the shim did not stop at the deadline"
                 .to_owned(),
-        ),
-        (Some(record), _) if record.cause == Cause::Deadline => fails(
-            FailureClass::LeaseLost,
-            "no beat was acknowledged in time, so that the lease's deadline came".to_owned(),
         ),
         (Some(_), _) => fails(
             FailureClass::Crashed,

@@ -196,12 +196,12 @@ impl Session {
     /// Returns when there is time to run a harness. A lease that came late in the answer to a
     /// question has none until the first beat that lists it is acknowledged.
     async fn await_tenure(&mut self) -> Result<(), End> {
-        let renewed = async {
-            while self.orders.tenure().is_short(clock::now()) {
-                self.orders.report(|_| {});
-                self.orders.renewed().await;
-            }
-        };
+        if !self.orders.tenure().is_short(clock::now()) {
+            return Ok(());
+        }
+        // Has a beat sent at once.
+        self.orders.report(|_| {});
+        let renewed = async { while self.orders.renewed().await.is_short(clock::now()) {} };
         // What is left decides, where no acknowledgement came.
         let is_late = timeout(RENEWAL_PATIENCE, renewed).await.is_err();
         if is_late && !self.orders.tenure().is_mine(clock::now()) {
@@ -256,8 +256,7 @@ impl Session {
         }
     }
 
-    /// Removes all that the session had, the directory last: that is what a later
-    /// agent finds.
+    /// Removes all that the session had, the directory last: that is what a later agent finds.
     async fn clean_up(&self) {
         if self.unconfirmed {
             tracing::error!(

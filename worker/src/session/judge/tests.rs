@@ -117,6 +117,17 @@ fn limits_and_the_deadline_have_classes_of_their_own() {
             FailureClass::LeaseLost,
             "deadline",
         ),
+        (
+            // The shim did its part, and the grace goes on.
+            ended(Why::Deadline, Some((Cause::Deadline, Exit::Exited(0)))),
+            FailureClass::LeaseLost,
+            "deadline came",
+        ),
+        (
+            ended(Why::Deadline, stopped),
+            FailureClass::LeaseLost,
+            "shim did not stop",
+        ),
         (ended(Why::Ended, stopped), FailureClass::Crashed, "outside"),
         (
             ended(Why::Ended, None),
