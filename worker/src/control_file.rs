@@ -10,18 +10,16 @@ use std::{
     path::Path,
 };
 
-use nix::fcntl::OFlag;
+use crate::process::open_flags;
 
 /// Most bytes of a file in which worker and shim tell each other something. They write far less.
 pub(crate) const MAX: u64 = 64 * 1024;
 
 /// Opens a regular file for reading, and nothing else.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    // Without O_NONBLOCK opening a pipe would wait for a writer.
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = File::options()
         .read(true)
-        .custom_flags(flags.bits())
+        .custom_flags(open_flags::WITHOUT_SURPRISE)
         .open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)
@@ -56,7 +54,7 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         fs::write(path("file"), "content").unwrap();
         std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
-        nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        crate::process::testing::make_pipe(&path("fifo"));
         fs::create_dir(path("directory")).unwrap();
 
         assert_eq!(read(&path("file"), MAX).unwrap(), b"content");

@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::process::open_flags;
+
 /// Replaces `path` by `bytes` and returns once that will survive a crash of the host.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary(path)?;
@@ -33,7 +35,7 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => File::options()
             .read(true)
-            .custom_flags(libc::O_DIRECTORY)
+            .custom_flags(open_flags::DIRECTORY)
             .open(parent)?
             .sync_all(),
         None => Ok(()),

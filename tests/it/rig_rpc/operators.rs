@@ -83,8 +83,11 @@ async fn add_repository_names_each_bad_field() {
     scene.refusal(answer, Code::AlreadyExists, "the name is taken");
     let nowhere = with(&good, |r| r.git_url = format!("{}.gone", r.git_url));
     let answer = client.add_repository(nowhere).await;
-    let status = scene.refusal(answer, Code::Unavailable, "there is no such remote");
-    assert!(status.get_details_retry_info().is_some());
+    let status = scene.refusal(answer, Code::InvalidArgument, "there is no such remote");
+    let violations = status
+        .get_details_bad_request()
+        .expect("it names the field");
+    assert_eq!(violations.field_violations[0].field, "git_url");
     let edge = with(&good, |r| {
         r.name = text(100);
         r.ci_command = text(4096);

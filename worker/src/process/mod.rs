@@ -13,9 +13,12 @@ pub(crate) mod clock;
 pub(crate) mod host;
 pub(crate) mod identity;
 pub(crate) mod kill;
+pub(crate) mod open_flags;
 pub(crate) mod pidfd;
 pub(crate) mod stat;
 pub(crate) mod subreaper;
 
 #[cfg(test)]
 pub(crate) mod testing;
+
+pub(crate) use nix::sys::signal::Signal;

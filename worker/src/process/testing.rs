@@ -62,3 +62,8 @@ impl Drop for Sleeper {
         self.child.wait().unwrap();
     }
 }
+
+/// A pipe with a name, where a file is expected.
+pub(crate) fn make_pipe(path: &std::path::Path) {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).expect("make a pipe");
+}

@@ -5,7 +5,6 @@
 
 use std::{io, pin::pin, time::Duration};
 
-use nix::sys::signal::Signal;
 use tokio::{
     io::AsyncReadExt as _,
     process::ChildStdout,
@@ -22,7 +21,7 @@ use crate::{
     lease::BootTime,
     master::Phase,
     process::{
-        clock,
+        Signal, clock,
         host::Place,
         identity::Recorded,
         kill::{Killed, Processes, kill_with_grace},
