@@ -86,7 +86,7 @@ mod tests {
         fs::write(&outside, b"kept").unwrap();
         let temporary = temporary(&path).unwrap();
         // Opening a pipe for writing would wait for a reader.
-        nix::unistd::mkfifo(&temporary, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        crate::process::testing::make_pipe(&temporary);
         write(&path, b"one").unwrap();
         std::os::unix::fs::symlink(&outside, &temporary).unwrap();
         replace(&path, b"two").unwrap();
