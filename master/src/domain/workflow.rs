@@ -1,5 +1,7 @@
 //! One issue or pull request on its way.
 
+use std::ops::Deref;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -128,10 +130,34 @@ pub struct Progress {
     pub upstream: Option<Upstream>,
 }
 
-/// One issue or pull request on its way. What it *is* never changes; where it stands changes by
-/// [`Workflow::apply`] alone.
+/// One issue or pull request on its way. What it *is* never changes, and is read as its own fields; where
+/// it stands changes by [`Workflow::apply`] alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workflow {
+    identity: Identity,
+    progress: Progress,
+}
+
+impl Deref for Workflow {
+    type Target = Identity;
+
+    fn deref(&self) -> &Identity {
+        &self.identity
+    }
+}
+
+/// A stored workflow that can't be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("workflow {workflow} has a pause recorded that does not fit {state}")]
+pub struct UnexpectedPause {
+    pub workflow: WorkflowId,
+    /// Where it stands, or where the pause says that it goes on.
+    pub state: State,
+}
+
+/// What a workflow *is*.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
     pub id: WorkflowId,
     pub repository: RepositoryId,
     pub kind: Kind,
@@ -144,31 +170,6 @@ pub struct Workflow {
     /// Branch that the work is meant for.
     pub base_ref: String,
     /// The issue's workflow that opened this pull request.
-    pub parent: Option<WorkflowId>,
-    pub created_at: Timestamp,
-    progress: Progress,
-}
-
-/// A stored workflow that can't be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("workflow {workflow} has a pause recorded that does not fit {state}")]
-pub struct UnexpectedPause {
-    pub workflow: WorkflowId,
-    /// Where it stands, or where the pause says that it goes on.
-    pub state: State,
-}
-
-/// What a workflow *is*, for [`Workflow::new`] and [`Workflow::restore`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    pub id: WorkflowId,
-    pub repository: RepositoryId,
-    pub kind: Kind,
-    pub number: u64,
-    pub title: String,
-    pub body: String,
-    pub head_ref: String,
-    pub base_ref: String,
     pub parent: Option<WorkflowId>,
     pub created_at: Timestamp,
 }
@@ -189,7 +190,7 @@ impl Workflow {
             pull_request: None,
             upstream: None,
         };
-        Self::assemble(identity, progress)
+        Self { identity, progress }
     }
 
     /// The same workflow with a plan that was made before it: its issue's.
@@ -218,35 +219,12 @@ impl Workflow {
                 });
             }
         }
-        Ok(Self::assemble(identity, progress))
+        Ok(Self { identity, progress })
     }
 
-    fn assemble(identity: Identity, progress: Progress) -> Self {
-        let Identity {
-            id,
-            repository,
-            kind,
-            number,
-            title,
-            body,
-            head_ref,
-            base_ref,
-            parent,
-            created_at,
-        } = identity;
-        Self {
-            id,
-            repository,
-            kind,
-            number,
-            title,
-            body,
-            head_ref,
-            base_ref,
-            parent,
-            created_at,
-            progress,
-        }
+    /// What it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// Where it stands.

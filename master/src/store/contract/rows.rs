@@ -23,32 +23,14 @@ use crate::{
 
 /// A workflow with the same identity, at another place.
 fn moved(workflow: &Workflow, progress: Progress) -> Workflow {
-    let Workflow {
-        id,
-        repository,
-        kind,
-        number,
-        title,
-        body,
-        head_ref,
-        base_ref,
-        parent,
-        created_at,
-        ..
-    } = workflow.clone();
-    let identity = Identity {
-        id,
-        repository,
-        kind,
-        number,
-        title,
-        body,
-        head_ref,
-        base_ref,
-        parent,
-        created_at,
-    };
-    Workflow::restore(identity, progress).unwrap()
+    Workflow::restore(workflow.identity().clone(), progress).unwrap()
+}
+
+/// A workflow at the same place, with another identity.
+fn being(workflow: &Workflow, change: impl FnOnce(&mut Identity)) -> Workflow {
+    let mut identity = workflow.identity().clone();
+    change(&mut identity);
+    Workflow::restore(identity, workflow.progress().clone()).unwrap()
 }
 
 async fn move_to(world: &World, workflow: &Workflow, progress: Progress) {
@@ -224,8 +206,8 @@ pub(crate) async fn an_item_has_one_live_workflow(world: &World) {
     let repository = world.repository("lamp").await;
     for &state in State::ALL {
         let first = world.workflow(&repository, state).await;
-        let mut second = world.new_workflow(repository.id, progress(State::Discovered));
-        second.number = first.number;
+        let second = world.new_workflow(repository.id, progress(State::Discovered));
+        let second = being(&second, |identity| identity.number = first.number);
         let mut tx = world.tx().await;
         let result = tx.insert_workflow(&second, world.now()).await;
         if state.is_terminal() {
@@ -268,8 +250,8 @@ pub(crate) async fn workflows_are_filtered_and_paged(world: &World) {
     let a = world.workflow(&one, State::Reviewing).await.id;
     let b = world.workflow(&two, State::Merging).await.id;
     let c = world.workflow(&one, State::Merging).await.id;
-    let mut issue = world.new_workflow(one.id, progress(State::Analyzing));
-    issue.kind = Kind::Issue;
+    let issue = world.new_workflow(one.id, progress(State::Analyzing));
+    let issue = being(&issue, |identity| identity.kind = Kind::Issue);
     world.insert_workflow(&issue).await;
     let d = issue.id;
     let store = world.store();
@@ -303,8 +285,8 @@ pub(crate) async fn workflows_are_filtered_and_paged(world: &World) {
 pub(crate) async fn the_newest_workflow_of_an_item_is_found(world: &World) {
     let repository = world.repository("lamp").await;
     let first = world.workflow(&repository, State::Abandoned).await;
-    let mut second = world.new_workflow(repository.id, progress(State::Discovered));
-    second.number = first.number;
+    let second = world.new_workflow(repository.id, progress(State::Discovered));
+    let second = being(&second, |identity| identity.number = first.number);
     world.insert_workflow(&second).await;
     let number = first.number;
     let read = world.store().workflow_of_item(repository.id, number).await;
