@@ -126,7 +126,7 @@ async fn a_push_starts_the_wait_again() {
     let waiting = Waiting::under(Policy::default()).await;
     let Waiting { rig, id, .. } = &waiting;
     rig.advance(Duration::from_secs(2 * HOUR - 1));
-    let branch = rig.row(*id).await.workflow.head_ref;
+    let branch = rig.row(*id).await.workflow.head_ref.clone();
     rig.remote.add_to(&branch, "by a person").await;
     rig.poll().await;
     assert_eq!(rig.state(*id).await, State::AwaitingCi);
@@ -251,7 +251,7 @@ async fn the_result_of_a_check_that_was_cancelled_is_written_nowhere() {
     let Waiting { rig, worker, id } = &waiting;
     let check = rig.leased(worker, *id, Role::Ci).await;
     let old = waiting.run().await;
-    let branch = rig.row(*id).await.workflow.head_ref;
+    let branch = rig.row(*id).await.workflow.head_ref.clone();
     rig.remote.add_to(&branch, "by a person").await;
     rig.reconcile().await;
     let late = worker.complete(rig, check.lease.key, check_result(0)).await;

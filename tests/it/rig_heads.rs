@@ -21,7 +21,7 @@ async fn scene(state: State) -> (Rig, FakeWorker, pointsman_master::domain::ids:
 async fn a_late_approval_of_a_head_that_moved_changes_nothing() {
     let (rig, worker, id) = scene(State::Reviewing).await;
     let review = rig.leased(&worker, id, Role::Reviewer).await;
-    let branch = rig.row(id).await.workflow.head_ref;
+    let branch = rig.row(id).await.workflow.head_ref.clone();
     let pushed = rig.remote.add_to(&branch, "by a person").await;
     rig.reconcile().await;
     assert_eq!(rig.state(id).await, State::AwaitingCi);
@@ -52,7 +52,7 @@ async fn a_late_approval_of_a_head_that_moved_changes_nothing() {
 async fn an_approval_before_the_push_was_seen_merges_nothing() {
     let (rig, worker, id) = scene(State::Reviewing).await;
     let review = rig.leased(&worker, id, Role::Reviewer).await;
-    let branch = rig.row(id).await.workflow.head_ref;
+    let branch = rig.row(id).await.workflow.head_ref.clone();
     let pushed = rig.remote.add_to(&branch, "by a person").await;
     worker.say(&rig, &review, approve()).await;
     assert_eq!(rig.state(id).await, State::Merging);
@@ -70,7 +70,7 @@ async fn a_push_before_ours_is_kept_and_our_commit_is_named_to_the_next() {
         let (rig, worker, id) = scene(state).await;
         let role = state.role().expect("an attempt runs there");
         let grant = rig.leased(&worker, id, role).await;
-        let branch = rig.row(id).await.workflow.head_ref;
+        let branch = rig.row(id).await.workflow.head_ref.clone();
         let theirs = rig.remote.add_to(&branch, "by a person").await;
         let ours = worker.work(&rig, &grant).await;
         let verdict = match role {
@@ -111,7 +111,7 @@ async fn a_branch_of_ours_that_somebody_else_made_is_not_overwritten() {
     let worker = FakeWorker::registered(&rig, "w").await;
     let id = rig.issue_in(&worker, State::Implementing).await;
     let grant = rig.leased(&worker, id, Role::Implementer).await;
-    let branch = rig.row(id).await.workflow.head_ref;
+    let branch = rig.row(id).await.workflow.head_ref.clone();
     let base = rig.remote.tip(BASE).await.expect("it is there");
     let theirs = rig.remote.commit(&base, "by a person").await;
     rig.remote.put(&branch, &theirs).await;

@@ -289,7 +289,7 @@ async fn check_moved_head(state: State, event: &str) {
     let worker = FakeWorker::registered(&rig, "w").await;
     let id = rig.pull_request_in(&worker, state).await;
     rig.label(id, LabelState::Absent).await;
-    let branch = rig.row(id).await.workflow.head_ref;
+    let branch = rig.row(id).await.workflow.head_ref.clone();
     let pushed = rig.remote.add_to(&branch, "by a person").await;
     rig.turn().await;
     assert_eq!(rig.state(id).await, State::Paused);
