@@ -135,6 +135,28 @@ async fn a_push_starts_the_wait_again() {
     waiting.check_history().await;
 }
 
+/// The look that saw the check running must not put off the look that it asks for when it ends.
+#[tokio::test]
+async fn a_check_that_ends_while_it_is_read_is_looked_at_again_at_once() {
+    let waiting = Waiting::under(Policy::default()).await;
+    let Waiting { rig, worker, id } = &waiting;
+    let grant = rig.leased(worker, *id, Role::Ci).await;
+    rig.advance(Duration::from_secs(600));
+    let ends = async {
+        let completed = worker.complete(rig, grant.lease.key, check_result(0)).await;
+        completed.expect("the check ends");
+    };
+    tokio::join!(rig.master.checks.between(ends), rig.poll());
+    assert_eq!(
+        rig.state(*id).await,
+        State::AwaitingCi,
+        "it was read before"
+    );
+    rig.poll().await;
+    assert_eq!(rig.state(*id).await, State::Reviewing);
+    waiting.check_history().await;
+}
+
 fn flaky() -> Policy {
     Policy {
         flaky_checks: vec!["c*".to_owned()],

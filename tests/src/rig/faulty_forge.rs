@@ -1,6 +1,9 @@
 //! A forge that loses writes, and answers of writes.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use pointsman_master::{
@@ -13,18 +16,50 @@ use pointsman_master::{
     },
     store::model::Repository,
 };
+use tokio::sync::Notify;
 
 use super::faulty_store::Faults;
+
+/// Holds one reading of checks between the read and its answer, where a test says so.
+#[derive(Debug, Default)]
+pub struct Hold {
+    is_armed: AtomicBool,
+    has_read: Notify,
+    may_answer: Notify,
+}
+
+impl Hold {
+    /// Does `meanwhile` after the next reading of checks has read, and before it answers. The reading
+    /// itself is to be started beside this.
+    pub async fn between(&self, meanwhile: impl Future<Output = ()>) {
+        self.is_armed.store(true, Ordering::SeqCst);
+        self.has_read.notified().await;
+        meanwhile.await;
+        self.may_answer.notify_one();
+    }
+
+    async fn pass(&self) {
+        if self.is_armed.swap(false, Ordering::SeqCst) {
+            self.has_read.notify_one();
+            self.may_answer.notified().await;
+        }
+    }
+}
 
 /// A forge whose writes fail where [`Faults`] say so.
 pub struct FaultyForge {
     inner: Arc<dyn Forge>,
     faults: Arc<Faults>,
+    checks: Arc<Hold>,
 }
 
 impl FaultyForge {
-    pub fn new(inner: Arc<dyn Forge>, faults: Arc<Faults>) -> Self {
-        Self { inner, faults }
+    pub fn new(inner: Arc<dyn Forge>, faults: Arc<Faults>, checks: Arc<Hold>) -> Self {
+        Self {
+            inner,
+            faults,
+            checks,
+        }
     }
 }
 
@@ -64,7 +99,9 @@ impl Forge for FaultyForge {
         workflow: WorkflowId,
         commit: &CommitId,
     ) -> Result<Vec<CheckState>, Error> {
-        self.inner.checks(repository, workflow, commit).await
+        let read = self.inner.checks(repository, workflow, commit).await;
+        self.checks.pass().await;
+        read
     }
 
     async fn rerun_failed_checks(

@@ -37,7 +37,7 @@ use pointsman_master::{
 use tempfile::TempDir;
 
 use chance::CountingChance;
-use faulty_forge::FaultyForge;
+use faulty_forge::{FaultyForge, Hold};
 use faulty_store::{Faults, FaultyStore};
 use history::History;
 use remote::Remote;
@@ -61,6 +61,8 @@ pub struct Master {
     pub reconciler: Reconciler,
     pub ci_poller: CiPoller,
     pub effector: Effector,
+    /// Between the forge's reading of checks and its answer.
+    pub checks: Arc<Hold>,
 }
 
 /// A master, its repository, and the hands that turn it.
@@ -318,11 +320,13 @@ impl Master {
             parts.chance.clone(),
             directory.join("repositories"),
         );
+        let checks = Arc::new(Hold::default());
         let ports = Ports {
             store: parts.store,
             forge: Arc::new(FaultyForge::new(
                 Arc::new(forge),
                 Arc::clone(parts.forge_faults),
+                Arc::clone(&checks),
             )),
             clock: parts.clock.clone(),
             stopwatch: parts.stopwatch.clone(),
@@ -341,6 +345,7 @@ impl Master {
             reconciler: Reconciler::new(service.clone()),
             ci_poller: CiPoller::new(service.clone()),
             effector: Effector::new(service.clone()),
+            checks,
             service,
         }
     }
