@@ -69,6 +69,16 @@ pub(crate) enum Error {
     BadWorkerId { path: PathBuf },
 }
 
+impl Drop for StateDir {
+    /// Gives the lock back by name. Closing the file is not enough: a child that another thread has just
+    /// forked holds a copy of it until it runs its own program.
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::debug!(%error, "the state directory's lock goes with the process");
+        }
+    }
+}
+
 impl StateDir {
     /// Opens and locks the directory at `root`, making it where there is none.
     pub(crate) fn open(root: &Path) -> Result<Self, Error> {
@@ -228,6 +238,16 @@ mod tests {
         let again = StateDir::open(directory.path()).unwrap();
         assert_eq!(again.worker_id(), id);
         assert_eq!(again.identity().unwrap(), identity);
+    }
+
+    #[test]
+    fn a_copy_of_the_lock_in_a_child_that_was_just_forked_keeps_nobody_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = StateDir::open(directory.path()).unwrap();
+        let copy = first.lock.try_clone().unwrap();
+        drop(first);
+        StateDir::open(directory.path()).unwrap();
+        drop(copy);
     }
 
     #[test]

@@ -45,6 +45,14 @@ impl DatabaseLock {
     }
 }
 
+impl Drop for DatabaseLock {
+    /// Closing the file is not enough: a child that another thread has just forked holds a copy of it until
+    /// it runs its own program.
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 fn path_of(database: &Path) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
@@ -70,5 +78,25 @@ fn read_holder(file: &mut File) -> String {
     match file.take(200).read_to_string(&mut holder) {
         Ok(length) if length > 0 => holder,
         Ok(_) | Err(_) => "a process that did not say which".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_lock_in_a_child_that_was_just_forked_keeps_nobody_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("pointsman.db");
+        let first = DatabaseLock::take(&database, Timestamp(0)).unwrap();
+        let copy = first.0.try_clone().unwrap();
+        assert!(matches!(
+            DatabaseLock::take(&database, Timestamp(0)),
+            Err(Error::Locked { .. })
+        ));
+        drop(first);
+        DatabaseLock::take(&database, Timestamp(0)).unwrap();
+        drop(copy);
     }
 }
