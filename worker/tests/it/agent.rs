@@ -599,7 +599,13 @@ async fn a_socket_fits_in_the_temporary_directory() {
 async fn an_agent_whose_program_was_removed_goes_on() {
     let mut world = World::new(result!(r#"{"verdict": "no_change", "reason": "r"}"#)).await;
     let program = world.path("worker");
-    fs::copy(env!("CARGO_BIN_EXE_pointsman-worker"), &program).unwrap();
+    // By a process of its own: one that another test has just forked would hold our copy open for
+    // writing, and what is open for writing can't be run.
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_pointsman-worker"))
+        .arg(&program)
+        .status();
+    assert!(copied.await.unwrap().success());
     let command = world.command_of(&program);
     world.start_by(command);
     fs::remove_file(&program).unwrap();
