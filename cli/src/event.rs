@@ -47,10 +47,7 @@ impl List {
         match target.output {
             Format::Json => output::json(&Listed { events }),
             Format::Table if self.workflow.is_some() => output::text(&table(&events).render()),
-            Format::Table => {
-                let name = |event: &Event| cell(event.workflow_id.as_ref());
-                output::text(&table_of_many(&events, name).render())
-            }
+            Format::Table => output::text(&table_of_many(&events, about).render()),
         }
     }
 }
@@ -82,9 +79,9 @@ pub(crate) fn table(events: &[Event]) -> Table {
     table
 }
 
-/// Events of several workflows, each with the name of its own.
+/// Events of several things, each with the name of its own.
 pub(crate) fn table_of_many(events: &[Event], name: impl Fn(&Event) -> String) -> Table {
-    let mut table = Table::new(HEADINGS.into_iter().chain(["WORKFLOW"]));
+    let mut table = Table::new(HEADINGS.into_iter().chain(["ABOUT"]));
     for event in events {
         table.row(cells(event).into_iter().chain([name(event)]));
     }
@@ -100,6 +97,15 @@ fn cells(event: &Event) -> [String; 6] {
         actor(&event.actor),
         cell(event.reason.as_ref()),
     ]
+}
+
+/// Which workflow, repository or worker, by its id.
+fn about(event: &Event) -> String {
+    match (&event.workflow_id, &event.repository_id, &event.worker_id) {
+        (Some(id), _, _) => id.clone(),
+        (_, Some(id), _) => format!("repository {id}"),
+        (_, _, id) => format!("worker {}", cell(id.as_ref())),
+    }
 }
 
 /// Both states where the event moved the workflow, and else the one.

@@ -259,6 +259,8 @@ pub(crate) struct Event {
     pub(crate) reason: Option<String>,
     pub(crate) detail: Option<Value>,
     pub(crate) attempt_id: Option<String>,
+    pub(crate) repository_id: Option<String>,
+    pub(crate) worker_id: Option<String>,
 }
 
 impl From<v1::Event> for Event {
@@ -274,6 +276,8 @@ impl From<v1::Event> for Event {
             reason: some(event.reason),
             detail: document(event.detail_json),
             attempt_id: some(event.attempt_id),
+            repository_id: some(event.repository_id),
+            worker_id: some(event.worker_id),
         }
     }
 }

@@ -80,7 +80,10 @@ async fn checks_that_never_change_exhaust_the_wait_at_the_idle_deadline() {
         .await;
     waiting.check_deadline(2 * HOUR, State::Stuck).await;
     let event = waiting.rig.event(waiting.id, "ci_polling_exhausted").await;
-    assert_eq!((event.from, event.to), (State::AwaitingCi, State::Stuck));
+    assert_eq!(
+        event.about.states(),
+        Some((State::AwaitingCi, State::Stuck))
+    );
     assert_eq!(event.reason, "no check changed within 7200 s");
     let row = waiting.rig.store.attempt(check.attempt.id).await;
     let row = row.expect("the store answers").expect("it is there");
@@ -223,11 +226,11 @@ async fn a_flaky_check_that_is_red_again_escalates_under_the_hard_ceiling() {
     };
     let waiting = retried(policy, 1).await;
     assert_eq!(waiting.rig.state(waiting.id).await, State::Escalating);
-    let event = waiting
+    let left = waiting
         .rig
-        .event(waiting.id, "ci_flake_retries_exhausted")
+        .left(waiting.id, "ci_flake_retries_exhausted")
         .await;
-    assert_eq!(event.from, State::AwaitingCi);
+    assert_eq!(left, State::AwaitingCi);
     waiting.check_history().await;
 }
 

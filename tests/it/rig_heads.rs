@@ -25,7 +25,7 @@ async fn a_late_approval_of_a_head_that_moved_changes_nothing() {
     let pushed = rig.remote.add_to(&branch, "by a person").await;
     rig.reconcile().await;
     assert_eq!(rig.state(id).await, State::AwaitingCi);
-    assert_eq!(rig.event(id, "head_moved").await.from, State::Reviewing);
+    assert_eq!(rig.left(id, "head_moved").await, State::Reviewing);
 
     let before = rig.history().await;
     let key = review.lease.key;
@@ -58,7 +58,7 @@ async fn an_approval_before_the_push_was_seen_merges_nothing() {
     assert_eq!(rig.state(id).await, State::Merging);
     rig.carry_out().await;
     assert_eq!(rig.state(id).await, State::AwaitingCi);
-    assert_eq!(rig.event(id, "merge_blocked").await.from, State::Merging);
+    assert_eq!(rig.left(id, "merge_blocked").await, State::Merging);
     assert_eq!(rig.remote.merges(BASE).await, []);
     assert_eq!(rig.remote.tip(&branch).await, Some(pushed));
     assert_eq!(rig.history().await.faults(), Vec::<String>::new());

@@ -364,7 +364,7 @@ async fn a_stored_pause_that_does_not_say_where_it_goes_on_starts_over() {
     rig.label(id, LabelState::Present).await;
     let restored = rig.event(id, "opt_in_label_restored").await;
     assert_eq!(
-        (restored.from, restored.to),
+        restored.about.states().unwrap(),
         (State::Paused, State::Discovered)
     );
     Errand::new(&rig).finish(&rig, 60).await;

@@ -388,7 +388,10 @@ async fn unstick_brings_back_what_is_stuck_with_its_history() {
         "back, and admitted"
     );
     let event = rig.event(id, "operator_unstick").await;
-    assert_eq!((event.from, event.to), (State::Stuck, State::Discovered));
+    assert_eq!(
+        event.about.states(),
+        Some((State::Stuck, State::Discovered))
+    );
     assert_eq!(
         (event.actor.as_str(), event.reason.as_str()),
         (PERSON, "again")

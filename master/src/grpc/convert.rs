@@ -14,7 +14,7 @@ use crate::{
         workflow::Kind,
     },
     service::Waiting,
-    store::model::{AttemptRow, EventRow, Repository, SessionRow, WorkflowRow},
+    store::model::{About, AttemptRow, EventRow, Repository, SessionRow, WorkflowRow},
 };
 
 const MICROS: i64 = 1_000_000;
@@ -180,18 +180,26 @@ pub(super) fn attempt(row: &AttemptRow) -> v1::Attempt {
 }
 
 pub(super) fn event(row: &EventRow) -> v1::Event {
-    v1::Event {
+    let mut event = v1::Event {
         sequence: row.sequence,
-        workflow_id: row.workflow.to_string(),
         occurred_at: Some(timestamp(row.occurred_at)),
         kind: row.kind.clone(),
-        from_state: state(row.from).into(),
-        to_state: state(row.to).into(),
         actor: row.actor.clone(),
         reason: row.reason.clone(),
         detail_json: row.detail.to_string(),
         attempt_id: text(row.attempt.as_ref()),
+        ..v1::Event::default()
+    };
+    match row.about {
+        About::Workflow { id, from, to } => {
+            event.workflow_id = id.to_string();
+            event.from_state = state(from).into();
+            event.to_state = state(to).into();
+        }
+        About::Repository(id) => event.repository_id = id.to_string(),
+        About::Worker(id) => event.worker_id = id.to_string(),
     }
+    event
 }
 
 pub(super) fn waiting(waiting: Waiting) -> v1::Waiting {

@@ -14,7 +14,7 @@ use crate::{
     },
     store::{
         Tx,
-        model::{LockedWorkflow, NewEvent, OpenEffectRow},
+        model::{About, LockedWorkflow, NewEvent, OpenEffectRow},
     },
 };
 
@@ -96,12 +96,14 @@ impl Service {
             cause.reason.clone()
         };
         tx.append_event(&NewEvent {
-            workflow: locked.workflow.id,
+            about: About::Workflow {
+                id: locked.workflow.id,
+                from,
+                to: locked.workflow.state(),
+            },
             attempt: cause.attempt,
             occurred_at: cause.now,
             kind: decision.event,
-            from,
-            to: locked.workflow.state(),
             actor: cause.actor.clone(),
             reason,
             detail: decision.detail.clone(),
@@ -254,12 +256,14 @@ impl Service {
     ) -> Result<(), Error> {
         let state = locked.workflow.state();
         tx.append_event(&NewEvent {
-            workflow: locked.workflow.id,
+            about: About::Workflow {
+                id: locked.workflow.id,
+                from: state,
+                to: state,
+            },
             attempt: cause.attempt,
             occurred_at: cause.now,
             kind: EventKind::Note(note),
-            from: state,
-            to: state,
             actor: cause.actor.clone(),
             reason: cause.reason.clone(),
             detail,

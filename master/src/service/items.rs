@@ -11,7 +11,7 @@ use crate::{
     },
     store::{
         self, Tx,
-        model::{ForgeItem, LockedWorkflow, NewEvent, Repository, WorkflowRow},
+        model::{About, ForgeItem, LockedWorkflow, NewEvent, Repository, WorkflowRow},
     },
 };
 
@@ -268,12 +268,14 @@ impl Service {
         let workflow = Workflow::new(identity, &policy, tier, found.head.clone()).with_plan(plan);
         tx.insert_workflow(&workflow, cause.now).await?;
         tx.append_event(&NewEvent {
-            workflow: id,
+            about: About::Workflow {
+                id,
+                from: State::Discovered,
+                to: State::Discovered,
+            },
             attempt: None,
             occurred_at: cause.now,
             kind: EventKind::Note(Note::Discovered),
-            from: State::Discovered,
-            to: State::Discovered,
             actor: cause.actor.clone(),
             reason: cause.reason.clone(),
             detail: serde_json::json!({ "kind": found.kind.as_str(), "number": found.number }),

@@ -32,6 +32,7 @@ macro_rules! run_contract {
             rows: the_newest_workflow_of_an_item_is_found,
             rows: a_poll_is_set_beside_the_version,
             rows: events_are_ordered_and_paged,
+            rows: events_are_about_workflows_repositories_or_workers,
             rows: a_worker_is_put_and_replaced,
             rows: an_effect_is_open_once_a_workflow,
             rows: an_effect_is_updated_while_it_is_open,

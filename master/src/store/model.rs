@@ -78,15 +78,48 @@ pub struct AttemptRow {
     pub check_name: Option<String>,
 }
 
+/// What a row of the history is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// A workflow, which was in `from` before and is in `to` after; the same where nothing moved.
+    Workflow {
+        id: WorkflowId,
+        from: State,
+        to: State,
+    },
+    Repository(RepositoryId),
+    Worker(WorkerId),
+}
+
+impl About {
+    pub fn workflow(self) -> Option<WorkflowId> {
+        match self {
+            Self::Workflow { id, .. } => Some(id),
+            Self::Repository(_) | Self::Worker(_) => None,
+        }
+    }
+
+    /// The states before and after, where it is about a workflow.
+    pub fn states(self) -> Option<(State, State)> {
+        match self {
+            Self::Workflow { from, to, .. } => Some((from, to)),
+            Self::Repository(_) | Self::Worker(_) => None,
+        }
+    }
+
+    /// Whether it moved a workflow.
+    pub fn is_move(self) -> bool {
+        self.states().is_some_and(|(from, to)| from != to)
+    }
+}
+
 /// One row for the history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
-    pub workflow: WorkflowId,
+    pub about: About,
     pub attempt: Option<AttemptId>,
     pub occurred_at: Timestamp,
     pub kind: EventKind,
-    pub from: State,
-    pub to: State,
     pub actor: String,
     pub reason: String,
     /// One JSON object.
@@ -98,12 +131,10 @@ pub struct NewEvent {
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventRow {
     pub sequence: u64,
-    pub workflow: WorkflowId,
+    pub about: About,
     pub attempt: Option<AttemptId>,
     pub occurred_at: Timestamp,
     pub kind: String,
-    pub from: State,
-    pub to: State,
     pub actor: String,
     pub reason: String,
     pub detail: serde_json::Value,

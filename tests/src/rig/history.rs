@@ -8,7 +8,7 @@ use pointsman_master::{
         ids::{AttemptId, WorkflowId},
         transitions::State,
     },
-    store::model::{AttemptRow, EventRow, OpenEffectRow, SessionRow, WorkflowRow},
+    store::model::{About, AttemptRow, EventRow, OpenEffectRow, SessionRow, WorkflowRow},
 };
 
 use super::Rig;
@@ -106,13 +106,19 @@ impl History {
                 faults.push(format!("event {} follows {sequence}", event.sequence));
             }
             sequence = event.sequence;
-            let from = at
-                .insert(event.workflow, event.to)
-                .unwrap_or(State::Discovered);
-            if event.from != from {
+            let About::Workflow {
+                id,
+                from: starts_in,
+                to,
+            } = event.about
+            else {
+                continue;
+            };
+            let from = at.insert(id, to).unwrap_or(State::Discovered);
+            if starts_in != from {
                 faults.push(format!(
-                    "event {} {} starts in {}, not in {from}",
-                    event.sequence, event.kind, event.from
+                    "event {} {} starts in {starts_in}, not in {from}",
+                    event.sequence, event.kind
                 ));
             }
         }
@@ -185,7 +191,7 @@ impl History {
         let mut accepted: HashMap<AttemptId, Vec<&str>> = HashMap::new();
         for event in &self.events {
             let is_workers = event.actor.starts_with("worker:");
-            let is_outcome = event.from != event.to || event.kind == "effect_opened";
+            let is_outcome = event.about.is_move() || event.kind == "effect_opened";
             if let Some(attempt) = event.attempt.filter(|_| is_workers && is_outcome) {
                 accepted.entry(attempt).or_default().push(&event.kind);
             }
@@ -222,15 +228,15 @@ impl History {
     /// Work is leased where it is wanted alone: never under PAUSED, never of what is over.
     fn check_places(&self, faults: &mut Vec<String>) {
         for event in self.events.iter().filter(|e| e.kind == "attempt_leased") {
-            let role = event.from.role().map(|role| role.as_str());
-            let wanted = match event.from {
-                State::AwaitingCi => Some("ci"),
-                _ => role,
+            let state = event.about.states().map(|(from, _)| from);
+            let wanted = match state {
+                Some(State::AwaitingCi) => Some("ci"),
+                _ => state.and_then(State::role).map(|role| role.as_str()),
             };
             if wanted.is_none() || event.detail["role"].as_str() != wanted {
                 faults.push(format!(
-                    "event {} leases {} in {}",
-                    event.sequence, event.detail["role"], event.from
+                    "event {} leases {} in {state:?}",
+                    event.sequence, event.detail["role"]
                 ));
             }
         }

@@ -297,6 +297,12 @@ impl Rig {
         events.retain(|event| event.kind == kind);
         events.pop().expect("there is such an event")
     }
+
+    /// The state that the newest event of a kind found.
+    pub async fn left(&self, workflow: WorkflowId, kind: &str) -> State {
+        let states = self.event(workflow, kind).await.about.states();
+        states.expect("it is about a workflow").0
+    }
 }
 
 /// A driver does nothing about an error either: the next turn is the retry.

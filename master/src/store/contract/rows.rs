@@ -17,7 +17,7 @@ use crate::{
     },
     store::{
         Constraint, Error,
-        model::{ProfileRow, WorkflowFilter},
+        model::{About, ProfileRow, WorkflowFilter},
     },
 };
 
@@ -332,10 +332,9 @@ pub(crate) async fn events_are_ordered_and_paged(world: &World) {
     let written = world.new_event(&one, "a");
     let read = &all[0];
     assert_eq!(
-        (read.workflow, read.attempt, read.kind.as_str()),
-        (written.workflow, written.attempt, written.kind.as_str())
+        (read.about, read.attempt, read.kind.as_str()),
+        (written.about, written.attempt, written.kind.as_str())
     );
-    assert_eq!((read.from, read.to), (written.from, written.to));
     assert_eq!(
         (&read.actor, &read.detail),
         (&written.actor, &written.detail)
@@ -349,6 +348,29 @@ pub(crate) async fn events_are_ordered_and_paged(world: &World) {
     );
     assert_eq!(store.newest_events(one.id, 2).await.unwrap(), all[2..]);
     assert_eq!(store.events(None, u64::MAX, 9).await.unwrap(), []);
+}
+
+pub(crate) async fn events_are_about_workflows_repositories_or_workers(world: &World) {
+    let repository = world.repository("lamp").await;
+    let workflow = world.workflow(&repository, State::Analyzing).await;
+    let worker = world.new_worker("w1");
+    let abouts = [
+        world.new_event(&workflow, "a").about,
+        About::Repository(repository.id),
+        About::Worker(worker.id),
+    ];
+    let mut tx = world.tx().await;
+    for about in abouts {
+        let mut event = world.new_event(&workflow, "a");
+        event.about = about;
+        tx.append_event(&event).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let all = world.store().events(None, 0, 9).await.unwrap();
+    let read: Vec<About> = all.iter().map(|event| event.about).collect();
+    assert_eq!(read, abouts);
+    let of_workflow = world.store().events(Some(workflow.id), 0, 9).await.unwrap();
+    assert_eq!(of_workflow, all[..1]);
 }
 
 pub(crate) async fn a_worker_is_put_and_replaced(world: &World) {

@@ -28,8 +28,8 @@ use crate::{
     store::{
         Store, Tx,
         model::{
-            CheckRun, ClaimRequest, Claimed, ForgeItem, NewEvent, Offer, OpenEffectRow, Repository,
-            StateDirectory, WorkerRow,
+            About, CheckRun, ClaimRequest, Claimed, ForgeItem, NewEvent, Offer, OpenEffectRow,
+            Repository, StateDirectory, WorkerRow,
         },
     },
 };
@@ -265,12 +265,14 @@ impl World {
 
     pub(crate) fn new_event(&self, workflow: &Workflow, reason: &str) -> NewEvent {
         NewEvent {
-            workflow: workflow.id,
+            about: About::Workflow {
+                id: workflow.id,
+                from: State::Discovered,
+                to: State::Analyzing,
+            },
             attempt: None,
             occurred_at: self.now(),
             kind: EventKind::Note(Note::Discovered),
-            from: State::Discovered,
-            to: State::Analyzing,
             actor: "scheduler".to_owned(),
             reason: reason.to_owned(),
             detail: json!({"number": 7}),

@@ -10,7 +10,7 @@ use crate::{
     domain::ids::WorkflowId,
     store::{
         Error,
-        model::{EventRow, NewEvent},
+        model::{About, EventRow, NewEvent},
     },
 };
 
@@ -18,7 +18,8 @@ macro_rules! select_event {
     ($rest:literal) => {
         concat!(
             "
-SELECT sequence, workflow_id, attempt_id, occurred_at, kind, from_state, to_state, actor, reason, detail
+SELECT sequence, workflow_id, from_state, to_state, repository_id, worker_id, attempt_id, occurred_at, kind,
+    actor, reason, detail
 FROM controller_events",
             $rest
         )
@@ -49,8 +50,9 @@ LIMIT $2"
 
 const APPEND: &str = "
 INSERT INTO controller_events
-    (workflow_id, attempt_id, occurred_at, kind, from_state, to_state, actor, reason, detail)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    (workflow_id, from_state, to_state, repository_id, worker_id, attempt_id, occurred_at, kind, actor,
+    reason, detail)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 pub(super) const STATEMENTS: &[&str] = &[PAGE, PAGE_OF_WORKFLOW, NEWEST_OF_WORKFLOW, APPEND];
 
@@ -58,16 +60,28 @@ fn from_row(row: &SqliteRow) -> Result<EventRow, Error> {
     let columns = Columns::new(row, "controller_events", "sequence");
     Ok(EventRow {
         sequence: columns.number("sequence")?,
-        workflow: columns.parsed("workflow_id")?,
+        about: about(&columns)?,
         attempt: columns.parsed_option("attempt_id")?,
         occurred_at: columns.instant("occurred_at")?,
         kind: columns.text("kind")?,
-        from: columns.parsed("from_state")?,
-        to: columns.parsed("to_state")?,
         actor: columns.text("actor")?,
         reason: columns.text("reason")?,
         detail: columns.json("detail")?,
     })
+}
+
+fn about(columns: &Columns<'_>) -> Result<About, Error> {
+    if let Some(id) = columns.parsed_option("workflow_id")? {
+        return Ok(About::Workflow {
+            id,
+            from: columns.parsed("from_state")?,
+            to: columns.parsed("to_state")?,
+        });
+    }
+    if let Some(id) = columns.parsed_option("repository_id")? {
+        return Ok(About::Repository(id));
+    }
+    columns.parsed("worker_id").map(About::Worker)
 }
 
 pub(super) async fn page(
@@ -114,15 +128,23 @@ pub(super) async fn append(
 ) -> Result<(), Error> {
     let values = Values {
         table: "controller_events",
-        id: &event.workflow,
+        id: &event.kind.as_str(),
     };
+    let (repository, worker) = match event.about {
+        About::Workflow { .. } => (None, None),
+        About::Repository(id) => (Some(id), None),
+        About::Worker(id) => (None, Some(id)),
+    };
+    let states = event.about.states();
     sqlx::query(APPEND)
-        .bind(event.workflow.to_string())
+        .bind(event.about.workflow().map(|id| id.to_string()))
+        .bind(states.map(|(from, _)| from.as_str()))
+        .bind(states.map(|(_, to)| to.as_str()))
+        .bind(repository.map(|id| id.to_string()))
+        .bind(worker.map(|id| id.to_string()))
         .bind(event.attempt.map(|attempt| attempt.to_string()))
         .bind(event.occurred_at.0)
         .bind(event.kind.as_str())
-        .bind(event.from.as_str())
-        .bind(event.to.as_str())
         .bind(event.actor.clone())
         .bind(event.reason.clone())
         .bind(values.json("detail", &event.detail)?)

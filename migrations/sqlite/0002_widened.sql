@@ -1,0 +1,33 @@
+-- What one team on one machine needs beyond the first path.
+
+-- The history tells of repositories and workers too.
+CREATE TABLE controller_events_0002 (
+    sequence      INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- What it is about: exactly one of these three.
+    workflow_id   TEXT,
+    repository_id TEXT,
+    worker_id     TEXT,
+    attempt_id    TEXT,
+    occurred_at   INTEGER NOT NULL,
+    kind          TEXT    NOT NULL,
+    -- Set where it is about a workflow.
+    from_state    TEXT,
+    to_state      TEXT,
+    actor         TEXT    NOT NULL,
+    reason        TEXT    NOT NULL,
+    detail        TEXT    NOT NULL,
+    CONSTRAINT ck_event_about CHECK (
+        (workflow_id IS NOT NULL) + (repository_id IS NOT NULL) + (worker_id IS NOT NULL) = 1
+        AND (workflow_id IS NULL) = (from_state IS NULL)
+        AND (workflow_id IS NULL) = (to_state IS NULL)
+    )
+) STRICT;
+
+INSERT INTO controller_events_0002
+    (sequence, workflow_id, attempt_id, occurred_at, kind, from_state, to_state, actor, reason, detail)
+SELECT sequence, workflow_id, attempt_id, occurred_at, kind, from_state, to_state, actor, reason, detail
+FROM controller_events;
+
+DROP TABLE controller_events;
+ALTER TABLE controller_events_0002 RENAME TO controller_events;
+CREATE INDEX ix_events_workflow ON controller_events (workflow_id, sequence);
