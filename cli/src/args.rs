@@ -3,7 +3,7 @@
 use std::{future::Future, process::ExitCode};
 
 use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::{
     client::{Client, DEFAULT_ADDRESS},
@@ -11,7 +11,7 @@ use crate::{
     error::Error,
     event, exit,
     exit::Exit,
-    fleet, item, machine,
+    fleet, help, item, machine,
     output::Format,
     programs::Program,
     repo, schema, scripted_harness, workflow,
@@ -96,6 +96,10 @@ enum Command {
     Machine(machine::Machine),
     /// Print the JSON Schema of a role's verdict, for those who write harnesses
     Schema(schema::Schema),
+    /// Print a script that completes this command line in a shell
+    Completions(help::Completions),
+    /// Write manual pages
+    Man(help::Man),
     #[command(hide = true)]
     ScriptedHarness(scripted_harness::ScriptedHarness),
 }
@@ -119,6 +123,8 @@ impl Cli {
             Command::FlakeRetries(command) => block_on(command.run(&target)),
             Command::Machine(command) => block_on(command.run(&target)),
             Command::Schema(command) => command.run(),
+            Command::Completions(command) => command.run(Self::command()),
+            Command::Man(command) => command.run(Self::command()),
             Command::ScriptedHarness(command) => block_on(command.run()),
         };
         done.map(|()| Exit::Done.into())
@@ -136,8 +142,6 @@ fn block_on(command: impl Future<Output = Result<(), Error>>) -> Result<(), Erro
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     fn refusal(arguments: &[&str]) -> String {

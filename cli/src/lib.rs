@@ -16,6 +16,7 @@ mod view;
 
 mod event;
 mod fleet;
+mod help;
 mod item;
 mod machine;
 mod policy;

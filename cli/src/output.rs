@@ -4,6 +4,8 @@
 //! others (titles, reasons) come without control characters, so that none can steer the terminal. A
 //! reader who goes away (`| head`) is an ordinary end, which is why nothing here panics.
 
+pub(crate) mod progress;
+
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
