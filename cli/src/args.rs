@@ -158,6 +158,7 @@ mod tests {
     fn good_lines_are_taken() {
         let lines = [
             "repo add demo --git /x --base main --ci true --label agent --policy max_tier=2",
+            "repo add demo --git /x --check test=make --check lint=true",
             "repo list -o json",
             "submit demo --title T --body B --unlabelled --reason R",
             "label demo 1 --add agent",
@@ -199,6 +200,7 @@ mod tests {
             "cannot be used with",
         );
         check("repo add demo --git /x --policy tiers=1", "max_tier");
+        check("repo add demo --git /x --check test", "NAME=COMMAND");
         check("frobnicate", "frobnicate");
     }
 }

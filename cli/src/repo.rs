@@ -1,7 +1,7 @@
 //! `pointsman repo`: repositories.
 
 use clap::{Args, Subcommand};
-use pointsman_proto::v1::{AddRepositoryRequest, ListRepositoriesRequest};
+use pointsman_proto::v1::{self, AddRepositoryRequest, ListRepositoriesRequest};
 use serde::Serialize;
 
 use crate::{
@@ -33,9 +33,12 @@ pub(crate) struct Add {
     /// The branch that pull requests go to
     #[arg(long, default_value = "main", value_name = "BRANCH")]
     base: String,
-    /// The command of its one check, run by `/bin/sh -c` in a fresh checkout
+    /// The command of a check with the name `ci`, run by `/bin/sh -c` in a fresh checkout
     #[arg(long, value_name = "COMMAND")]
     ci: Option<String>,
+    /// A check by name, as often as needed; all run at once on every head
+    #[arg(long = "check", value_name = "NAME=COMMAND", value_parser = parse_check)]
+    checks: Vec<v1::CheckDefinition>,
     /// The label that opts an issue or pull request in
     #[arg(long, default_value = "agent")]
     label: String,
@@ -83,6 +86,7 @@ impl Add {
             label: self.label,
             policy: policy::policy(&self.policy).map_err(Error::Usage)?,
             reason: self.reason,
+            checks: self.checks,
         };
         let mut client = target.connect().await?;
         let answer = client
@@ -108,6 +112,20 @@ impl Added {
             true => format!("added {name}: {}", self.repository.git_url),
             false => format!("{name} is there already, with these settings"),
         }
+    }
+}
+
+/// Reads one `name=command`; the master says which names there can be.
+fn parse_check(typed: &str) -> Result<v1::CheckDefinition, String> {
+    let parts = typed.split_once('=').map(|(n, c)| (n.trim(), c.trim()));
+    match parts {
+        Some((name, command)) if !name.is_empty() && !command.is_empty() => {
+            Ok(v1::CheckDefinition {
+                name: name.to_owned(),
+                command: command.to_owned(),
+            })
+        }
+        _ => Err("takes NAME=COMMAND".to_owned()),
     }
 }
 
@@ -153,13 +171,15 @@ async fn all(target: &Target) -> Result<Vec<Repository>, Error> {
 }
 
 fn table(repositories: &[Repository]) -> Table {
-    let mut table = Table::new(["NAME", "GIT", "BASE", "CI", "LABEL"]);
+    let mut table = Table::new(["NAME", "GIT", "BASE", "CHECKS", "LABEL"]);
     for repository in repositories {
+        let names: Vec<&str> = repository.checks.iter().map(|c| c.name.as_str()).collect();
+        let checks = (!names.is_empty()).then(|| names.join(", "));
         table.row([
             repository.name.clone(),
             repository.git_url.clone(),
             repository.base_ref.clone(),
-            cell(repository.ci_command.as_ref()),
+            cell(checks.as_ref()),
             repository.label.clone(),
         ]);
     }

@@ -17,7 +17,7 @@ pub(crate) struct Repository {
     pub(crate) name: String,
     pub(crate) git_url: String,
     pub(crate) base_ref: String,
-    pub(crate) ci_command: Option<String>,
+    pub(crate) checks: Vec<Check>,
     pub(crate) label: String,
     pub(crate) created_at: Option<String>,
     pub(crate) policy: Option<Policy>,
@@ -30,10 +30,26 @@ impl From<v1::RepositoryInfo> for Repository {
             name: info.name,
             git_url: info.git_url,
             base_ref: info.base_ref,
-            ci_command: some(info.ci_command),
+            checks: info.checks.into_iter().map(Check::from).collect(),
             label: info.label,
             created_at: instant(info.created_at),
             policy: info.policy.map(Policy::from),
+        }
+    }
+}
+
+/// A check that runs on every head.
+#[derive(Debug, Serialize)]
+pub(crate) struct Check {
+    pub(crate) name: String,
+    pub(crate) command: String,
+}
+
+impl From<v1::CheckDefinition> for Check {
+    fn from(check: v1::CheckDefinition) -> Self {
+        Self {
+            name: check.name,
+            command: check.command,
         }
     }
 }

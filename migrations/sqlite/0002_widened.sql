@@ -31,3 +31,11 @@ FROM controller_events;
 DROP TABLE controller_events;
 ALTER TABLE controller_events_0002 RENAME TO controller_events;
 CREATE INDEX ix_events_workflow ON controller_events (workflow_id, sequence);
+
+-- Named checks: one JSON array of name and command a repository, see CheckDefinition in domain/ci.rs. The
+-- column ci_command is read no more.
+ALTER TABLE repositories ADD COLUMN checks TEXT NOT NULL DEFAULT '[]';
+
+UPDATE repositories
+SET checks = json_array(json_object('name', 'ci', 'command', ci_command))
+WHERE ci_command IS NOT NULL;

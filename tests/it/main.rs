@@ -23,6 +23,7 @@ mod opening;
 mod tidy;
 
 mod rig_absences;
+mod rig_checks;
 mod rig_ci;
 mod rig_heads;
 mod rig_label;

@@ -50,6 +50,16 @@ impl Conclusion {
     }
 }
 
+/// A check that each head of a repository is to pass: a command, known by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckDefinition {
+    /// Unique in its repository; `flaky_checks` matches it.
+    pub name: String,
+    /// Run by `/bin/sh -c` in a fresh checkout.
+    pub command: String,
+}
+
 /// One check of one commit, as the forge tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckState {

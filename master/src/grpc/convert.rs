@@ -7,6 +7,7 @@ use super::fields::{FieldError, within};
 use crate::{
     domain::{
         attempt::Role,
+        ci::CheckDefinition,
         ids::LeaseKey,
         policy::{LeaseTtl, Policy},
         time::Timestamp,
@@ -249,7 +250,7 @@ pub(super) fn repository(repository: &Repository, policy: &Policy) -> v1::Reposi
         name: repository.name.clone(),
         git_url: repository.git_url.clone(),
         base_ref: repository.base_ref.clone(),
-        ci_command: repository.ci_command.clone().unwrap_or_default(),
+        checks: repository.checks.iter().map(check_definition).collect(),
         label: repository.label.clone(),
         policy: Some(wire_policy(policy)),
         created_at: Some(timestamp(repository.created_at)),
@@ -277,6 +278,13 @@ fn wire_policy(policy: &Policy) -> v1::Policy {
         effect_deadline_seconds: Some(policy.effect_deadline_seconds),
         lease_ttls: policy.lease_ttls.iter().map(wire_ttl).collect(),
         max_live_workflows: Some(policy.max_live_workflows),
+    }
+}
+
+fn check_definition(check: &CheckDefinition) -> v1::CheckDefinition {
+    v1::CheckDefinition {
+        name: check.name.clone(),
+        command: check.command.clone(),
     }
 }
 

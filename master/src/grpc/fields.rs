@@ -5,7 +5,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// Longest reason, in bytes.
 pub(super) const MAX_REASON: usize = 1000;
-/// Longest name of a repository, in bytes.
+/// Longest name of a repository or a check, in bytes.
 pub(super) const MAX_NAME: usize = 100;
 /// Longest label, in bytes.
 pub(super) const MAX_LABEL: usize = 100;
@@ -17,6 +17,8 @@ pub(super) const MAX_TITLE: usize = 256;
 pub(super) const MAX_TEXT: usize = 65_536;
 /// Most entries of a list inside a request.
 pub(super) const MAX_LIST: usize = 1000;
+/// Most checks of one repository: each is an attempt on every head.
+pub(super) const MAX_CHECKS: usize = 32;
 /// Largest page of repositories and workflows; [`DEFAULT_PAGE`] is taken for 0.
 pub(super) const MAX_PAGE: u32 = 500;
 pub(super) const DEFAULT_PAGE: u32 = 100;
@@ -99,6 +101,19 @@ pub(super) fn repository_name<'a>(field: &str, name: &'a str) -> Result<&'a str,
         return Err(FieldError::new(
             field,
             "holds something else than a-z, 0-9, '-', '_', '.', '/', or does not start with a letter or digit",
+        ));
+    }
+    Ok(name)
+}
+
+/// A name of a check: no pattern's `*` or `?`, and no comma, which separates names on a command line.
+pub(super) fn check_name<'a>(field: &str, name: &'a str) -> Result<&'a str, FieldError> {
+    let name = required(field, name, MAX_NAME)?;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !name.chars().all(is_allowed) {
+        return Err(FieldError::new(
+            field,
+            "holds something else than letters, digits, '-', '_', '.', '/', or does not start with a letter or digit",
         ));
     }
     Ok(name)
@@ -291,6 +306,16 @@ mod tests {
             assert_eq!(git_url("git_url", url), Ok(url));
         }
         refused(git_url("git_url", "https://a:b@host/x.git"), "password");
+    }
+
+    #[test]
+    fn names_of_checks_are_narrow() {
+        for name in ["ci", "Unit-Tests", "lint/rust_1.x", "1"] {
+            assert_eq!(check_name("name", name), Ok(name));
+        }
+        for name in ["-x", "unit tests", "a,b", "net-*", "é", "a=b"] {
+            refused(check_name("name", name), "letters, digits");
+        }
     }
 
     #[test]

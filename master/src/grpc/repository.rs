@@ -11,18 +11,21 @@ use super::{
     OPERATOR,
     convert::{domain_policy, repository, workflow},
     fields::{
-        DEFAULT_PAGE, MAX_LABEL, MAX_LINE, MAX_PAGE, MAX_REASON, MAX_TEXT, MAX_TITLE, branch,
-        git_url, line, optional, optional_id, page_size, repository_name,
+        DEFAULT_PAGE, FieldError, MAX_CHECKS, MAX_LABEL, MAX_LINE, MAX_PAGE, MAX_REASON, MAX_TEXT,
+        MAX_TITLE, branch, check_name, git_url, line, list, optional, optional_id, page_size,
+        repository_name, required,
     },
     status::status,
 };
 use crate::{
-    domain::decision::LabelState,
+    domain::{ci::CheckDefinition, decision::LabelState},
     service::{NewIssue, NewRepository, Service},
 };
 
 /// The base branch of a repository that names none.
 const DEFAULT_BASE: &str = "main";
+/// The check that `ci_command` stands for.
+const DEFAULT_CHECK: &str = "ci";
 /// The opt-in label of a repository that names none.
 const DEFAULT_LABEL: &str = "agent";
 
@@ -35,6 +38,31 @@ fn or_default<'a>(text: &'a str, default: &'a str) -> &'a str {
     if text.is_empty() { default } else { text }
 }
 
+/// The checks of a new repository; `ci_command` is the first.
+fn checks(request: &AddRepositoryRequest) -> Result<Vec<CheckDefinition>, FieldError> {
+    let mut checks: Vec<CheckDefinition> = Vec::new();
+    let ci_command = optional("ci_command", &request.ci_command, MAX_LINE)?;
+    if !ci_command.trim().is_empty() {
+        checks.push(CheckDefinition {
+            name: DEFAULT_CHECK.to_owned(),
+            command: ci_command.to_owned(),
+        });
+    }
+    for wire in list("checks", &request.checks, MAX_CHECKS)? {
+        let check = CheckDefinition {
+            name: check_name("checks.name", &wire.name)?.to_owned(),
+            command: required("checks.command", &wire.command, MAX_LINE)?.to_owned(),
+        };
+        if checks.iter().any(|other| other.name == check.name) {
+            let reason = format!("there are two checks {}; each needs its own", check.name);
+            return Err(FieldError::new("checks.name", reason));
+        }
+        checks.push(check);
+    }
+    list("checks", &checks, MAX_CHECKS)?;
+    Ok(checks)
+}
+
 #[tonic::async_trait]
 impl RepositoryService for RepositoryApi {
     async fn add_repository(
@@ -43,7 +71,7 @@ impl RepositoryService for RepositoryApi {
     ) -> Result<Response<AddRepositoryResponse>, Status> {
         let request = request.into_inner();
         optional("reason", &request.reason, MAX_REASON)?;
-        let ci_command = optional("ci_command", &request.ci_command, MAX_LINE)?;
+        let checks = checks(&request)?;
         let new = NewRepository {
             name: repository_name("name", &request.name)?.to_owned(),
             git_url: git_url("git_url", &request.git_url)?.to_owned(),
@@ -54,7 +82,7 @@ impl RepositoryService for RepositoryApi {
                 MAX_LABEL,
             )?
             .to_owned(),
-            ci_command: (!ci_command.is_empty()).then(|| ci_command.to_owned()),
+            checks,
             policy: domain_policy(request.policy.unwrap_or_default())?,
         };
         let change = self

@@ -2,7 +2,7 @@
 
 use super::{Change, Error, Service};
 use crate::{
-    domain::policy::Policy,
+    domain::{ci::CheckDefinition, policy::Policy},
     store::{self, Constraint, model::Repository},
 };
 
@@ -13,7 +13,7 @@ pub struct NewRepository {
     pub git_url: String,
     pub base_ref: String,
     pub label: String,
-    pub ci_command: Option<String>,
+    pub checks: Vec<CheckDefinition>,
     pub policy: Policy,
 }
 
@@ -36,7 +36,7 @@ impl Service {
             git_url: new.git_url.clone(),
             base_ref: new.base_ref.clone(),
             label: new.label.clone(),
-            ci_command: new.ci_command.clone(),
+            checks: new.checks.clone(),
             policy: new.policy.clone(),
             created_at: self.now(),
         };
@@ -93,7 +93,7 @@ fn same_or_refused(there: Repository, new: &NewRepository) -> Result<Change<Repo
     let is_same = there.git_url == new.git_url
         && there.base_ref == new.base_ref
         && there.label == new.label
-        && there.ci_command == new.ci_command
+        && there.checks == new.checks
         && there.policy == new.policy;
     if is_same {
         Ok(Change::Unchanged(there))

@@ -7,6 +7,7 @@ use super::{Error, Service, apply::outcome};
 use crate::{
     domain::{
         attempt::{Attempt, AttemptStatus, Role, Subject},
+        ci::CheckDefinition,
         ids::{CheckId, CommitId, Fence},
         time::Timestamp,
         transitions::State,
@@ -16,9 +17,6 @@ use crate::{
         model::{CheckRun, LockedWorkflow},
     },
 };
-
-/// The name of the built-in forge's one check a repository.
-const CHECK_NAME: &str = "ci";
 
 impl Service {
     /// Adds what the workflow's state lacks. False: it lacks nothing.
@@ -71,16 +69,16 @@ impl Service {
         let Some(head) = locked.workflow.progress().head.clone() else {
             return Ok(false);
         };
-        let Some(command) = locked.repository.ci_command.clone() else {
-            return Ok(false);
-        };
         // A rerun that is being asked for adds its runs first.
         if tx.open_effect_of(locked.workflow.id).await?.is_some() {
             return Ok(false);
         }
         let mut runs = tx.check_runs(locked.workflow.id, &head).await?;
-        if runs.is_empty() {
-            let run = self.new_run(locked, command, head, 1, now);
+        for check in &locked.repository.checks {
+            if runs.iter().any(|run| run.name == check.name) {
+                continue;
+            }
+            let run = self.new_run(locked, check.clone(), head.clone(), 1, now);
             tx.insert_check_run(&run).await?;
             runs.push(run);
         }
@@ -113,7 +111,11 @@ impl Service {
         };
         for run in tx.check_runs(locked.workflow.id, &head).await? {
             if run.conclusion.is_some() {
-                let next = self.new_run(locked, run.command, run.commit, run.run + 1, now);
+                let check = CheckDefinition {
+                    name: run.name,
+                    command: run.command,
+                };
+                let next = self.new_run(locked, check, run.commit, run.run + 1, now);
                 tx.insert_check_run(&next).await?;
             }
         }
@@ -123,7 +125,7 @@ impl Service {
     fn new_run(
         &self,
         locked: &LockedWorkflow,
-        command: String,
+        check: CheckDefinition,
         commit: CommitId,
         run: u32,
         now: Timestamp,
@@ -132,8 +134,8 @@ impl Service {
             id: self.new_check_id(),
             repository: locked.repository.id,
             workflow: locked.workflow.id,
-            name: CHECK_NAME.to_owned(),
-            command,
+            name: check.name,
+            command: check.command,
             commit,
             run,
             conclusion: None,

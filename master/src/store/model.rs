@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     attempt::{Attempt, Role},
-    ci::Conclusion,
+    ci::{CheckDefinition, Conclusion},
     decision::EventKind,
     effect::Effect,
     ids::{
@@ -28,8 +28,8 @@ pub struct Repository {
     pub base_ref: String,
     /// The opt-in label.
     pub label: String,
-    /// Command of the one check; `None`: it has none.
-    pub ci_command: Option<String>,
+    /// The built-in forge's checks, each run on every head; names are unique.
+    pub checks: Vec<CheckDefinition>,
     pub policy: Policy,
     pub created_at: Timestamp,
 }

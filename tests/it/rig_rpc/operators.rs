@@ -22,6 +22,17 @@ fn ttl(role: i32, tier: u32, seconds: u32) -> Vec<v1::LeaseTtl> {
     }]
 }
 
+fn check(name: &str, command: &str) -> v1::CheckDefinition {
+    v1::CheckDefinition {
+        name: name.to_owned(),
+        command: command.to_owned(),
+    }
+}
+
+fn checks(n: usize) -> Vec<v1::CheckDefinition> {
+    (0..n).map(|i| check(&format!("c{i}"), "true")).collect()
+}
+
 #[tokio::test]
 async fn add_repository_names_each_bad_field() {
     let scene = Scene::new().await;
@@ -38,6 +49,23 @@ async fn add_repository_names_each_bad_field() {
         ("base_ref", |r| r.base_ref = "a..b".to_owned()),
         ("base_ref", |r| r.base_ref = "missing".to_owned()),
         ("ci_command", |r| r.ci_command = text(4097)),
+        ("checks", |r| r.checks = checks(33)),
+        ("checks", |r| {
+            r.ci_command = "true".to_owned();
+            r.checks = checks(32);
+        }),
+        ("checks.name", |r| r.checks = vec![check("net-*", "true")]),
+        ("checks.name", |r| {
+            r.checks = vec![check(&text(101), "true")]
+        }),
+        ("checks.name", |r| {
+            r.ci_command = "true".to_owned();
+            r.checks = vec![check("ci", "false")];
+        }),
+        ("checks.command", |r| r.checks = vec![check("a", " ")]),
+        ("checks.command", |r| {
+            r.checks = vec![check("a", &text(4097))]
+        }),
         ("label", |r| r.label = text(101)),
         ("label", |r| r.label = "two\nlines".to_owned()),
         ("reason", |r| r.reason = text(1001)),
@@ -91,6 +119,8 @@ async fn add_repository_names_each_bad_field() {
     let edge = with(&good, |r| {
         r.name = text(100);
         r.ci_command = text(4096);
+        r.checks = checks(31);
+        r.checks[0] = check(&text(100), &text(4096));
         r.label = text(100);
         r.reason = text(1000);
         policy(r).max_tier = Some(9);
@@ -100,7 +130,11 @@ async fn add_repository_names_each_bad_field() {
         .add_repository(edge.clone())
         .await
         .expect("at the edge it is taken");
-    assert!(added.into_inner().changed);
+    let added = added.into_inner();
+    assert!(added.changed);
+    let mut shown = vec![check("ci", &text(4096))];
+    shown.extend(edge.checks.clone());
+    assert_eq!(added.repository.expect("it is shown").checks, shown);
     let again = client.add_repository(edge).await.expect("it is there");
     assert!(!again.into_inner().changed);
 }

@@ -20,6 +20,7 @@ use std::{sync::Arc, time::Duration};
 use pointsman_master::{
     clock::manual::{ManualClock, ManualStopwatch},
     domain::{
+        ci::CheckDefinition,
         decision::LabelState,
         ids::{RequestId, WorkflowId},
         policy::Policy,
@@ -140,12 +141,26 @@ impl Rig {
         policy: Policy,
         ci_command: Option<String>,
     ) -> Result<Repository, pointsman_master::service::Error> {
+        let checks = ci_command.map(|command| CheckDefinition {
+            name: "ci".to_owned(),
+            command,
+        });
+        self.add_repository_with(policy, checks.into_iter().collect())
+            .await
+    }
+
+    /// Adds the repository with these checks.
+    pub async fn add_repository_with(
+        &self,
+        policy: Policy,
+        checks: Vec<CheckDefinition>,
+    ) -> Result<Repository, pointsman_master::service::Error> {
         let new = NewRepository {
             name: REPOSITORY.to_owned(),
             git_url: self.remote.url(),
             base_ref: BASE.to_owned(),
             label: LABEL.to_owned(),
-            ci_command,
+            checks,
             policy,
         };
         let change = self.service().add_repository(new).await?;

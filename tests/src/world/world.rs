@@ -352,6 +352,7 @@ impl World {
             label: LABEL.to_owned(),
             policy: Some(self.setup.policy.clone()),
             reason: "test".to_owned(),
+            ..AddRepositoryRequest::default()
         };
         let mut repositories = self.api.repositories.clone();
         repositories

@@ -6,7 +6,7 @@ use super::world::{World, commit, progress};
 use crate::{
     domain::{
         attempt::Role,
-        ci::{CheckFailure, Conclusion},
+        ci::{CheckDefinition, CheckFailure, Conclusion},
         effect::Effect,
         ids::{InstanceId, RepositoryId, WorkflowId},
         time::Timestamp,
@@ -43,7 +43,12 @@ async fn move_to(world: &World, workflow: &Workflow, progress: Progress) {
 
 pub(crate) async fn a_repository_is_read_as_it_was_written(world: &World) {
     let mut repository = world.new_repository("lamp");
-    repository.ci_command = Some("make check".to_owned());
+    repository.checks = ["test", "lint"]
+        .map(|name| CheckDefinition {
+            name: name.to_owned(),
+            command: format!("make {name}"),
+        })
+        .to_vec();
     repository.policy.flaky_checks = vec!["lint-*".to_owned()];
     world.insert_repository(&repository).await;
     let store = world.store();

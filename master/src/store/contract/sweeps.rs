@@ -6,7 +6,7 @@ use super::world::{World, commit, progress, state_of};
 use crate::{
     domain::{
         attempt::{AttemptStatus, MAX_UNCHARGED_ERRORS, Role, Subject},
-        ci::Conclusion,
+        ci::{CheckDefinition, Conclusion},
         ids::{AttemptId, EffectId, WorkflowId},
         transitions::State,
         workflow::Workflow,
@@ -142,7 +142,7 @@ pub(crate) async fn a_check_needs_a_conclusion_or_an_attempt(world: &World) {
     tx.update_check_run(&first).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(without_work(world).await, []);
-    // A second check beside it.
+    // A second check beside it, which is not one of the repository's.
     let lint = world.new_check(&workflow, "lint", 1);
     world.insert_check(&lint).await;
     assert_eq!(without_work(world).await, missing);
@@ -154,9 +154,27 @@ pub(crate) async fn a_check_needs_a_conclusion_or_an_attempt(world: &World) {
     assert_eq!(without_work(world).await, []);
 }
 
-pub(crate) async fn without_a_command_a_missing_check_is_none(world: &World) {
+pub(crate) async fn each_check_of_the_repository_has_a_run_on_the_head(world: &World) {
     let mut repository = world.new_repository("lamp");
-    repository.ci_command = None;
+    let lint = CheckDefinition {
+        name: "lint".to_owned(),
+        command: "make lint".to_owned(),
+    };
+    repository.checks.push(lint);
+    world.insert_repository(&repository).await;
+    let workflow = world.workflow(&repository, State::AwaitingCi).await;
+    for name in ["make", "lint"] {
+        assert_eq!(without_work(world).await, [workflow.id], "without {name}");
+        let run = world.new_check(&workflow, name, 1);
+        world.insert_check(&run).await;
+        add_attempt(world, &workflow, &run).await;
+    }
+    assert_eq!(without_work(world).await, []);
+}
+
+pub(crate) async fn without_checks_none_is_missing(world: &World) {
+    let mut repository = world.new_repository("lamp");
+    repository.checks.clear();
     world.insert_repository(&repository).await;
     world.workflow(&repository, State::AwaitingCi).await;
     assert_eq!(without_work(world).await, []);

@@ -14,6 +14,7 @@ use crate::{
     clock::{Chance, manual::SeededChance},
     domain::{
         attempt::{Attempt, AttemptStatus, Role, Subject},
+        ci::CheckDefinition,
         decision::{EventKind, Note},
         effect::Effect,
         ids::{
@@ -135,7 +136,10 @@ impl World {
             git_url: format!("https://git.example/{name}"),
             base_ref: "main".to_owned(),
             label: "pointsman".to_owned(),
-            ci_command: Some("make".to_owned()),
+            checks: vec![CheckDefinition {
+                name: "make".to_owned(),
+                command: "make".to_owned(),
+            }],
             policy: Policy::default(),
             created_at: self.now(),
         }

@@ -15,7 +15,7 @@ macro_rules! select_repository {
     ($rest:literal) => {
         concat!(
             "
-SELECT id, name, git_url, base_ref, label, ci_command, policy, created_at
+SELECT id, name, git_url, base_ref, label, checks, policy, created_at
 FROM repositories",
             $rest
         )
@@ -40,7 +40,7 @@ LIMIT $2"
 );
 
 const INSERT: &str = "
-INSERT INTO repositories (id, name, git_url, base_ref, label, ci_command, policy, created_at)
+INSERT INTO repositories (id, name, git_url, base_ref, label, checks, policy, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 
 pub(super) const STATEMENTS: &[&str] = &[BY_ID, BY_NAME, PAGE, INSERT];
@@ -53,7 +53,7 @@ fn from_row(row: &SqliteRow) -> Result<Repository, Error> {
         git_url: columns.text("git_url")?,
         base_ref: columns.text("base_ref")?,
         label: columns.text("label")?,
-        ci_command: columns.text_option("ci_command")?,
+        checks: columns.json("checks")?,
         policy: columns.json("policy")?,
         created_at: columns.instant("created_at")?,
     })
@@ -117,7 +117,7 @@ pub(super) async fn insert(
         .bind(repository.git_url.clone())
         .bind(repository.base_ref.clone())
         .bind(repository.label.clone())
-        .bind(repository.ci_command.clone())
+        .bind(values.json("checks", &repository.checks)?)
         .bind(values.json("policy", &repository.policy)?)
         .bind(repository.created_at.0)
         .execute(connection)

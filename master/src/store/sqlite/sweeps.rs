@@ -76,17 +76,18 @@ WHERE w.id > $1
       )
       AND (
         (
-          NOT EXISTS (
-            SELECT 1
-            FROM forge_checks c
-            WHERE c.workflow_id = w.id
-              AND c.commit_sha = w.head_sha
-          )
+          w.head_sha IS NOT NULL
           AND EXISTS (
             SELECT 1
-            FROM repositories r
+            FROM repositories r, json_each(r.checks) wanted
             WHERE r.id = w.repository_id
-              AND r.ci_command IS NOT NULL
+              AND NOT EXISTS (
+                SELECT 1
+                FROM forge_checks c
+                WHERE c.workflow_id = w.id
+                  AND c.commit_sha = w.head_sha
+                  AND c.name = wanted.value ->> 'name'
+              )
           )
         )
         OR EXISTS (

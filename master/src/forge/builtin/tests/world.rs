@@ -283,7 +283,7 @@ fn repository(remote: &Path) -> Repository {
         git_url: remote.to_str().unwrap().to_owned(),
         base_ref: "main".to_owned(),
         label: "agent".to_owned(),
-        ci_command: Some("true".to_owned()),
+        checks: Vec::new(),
         policy: Policy::default(),
         created_at: NOW,
     }
