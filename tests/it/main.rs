@@ -12,10 +12,12 @@ mod demo;
 mod foreign_client;
 mod frozen;
 mod harness_classes;
+mod many;
 mod master_death;
 mod paused;
 mod pickups;
 mod process_support;
+mod random;
 mod sessions;
 mod worker_death;
 

@@ -156,6 +156,24 @@ exit 0
         self.seed_git(&["rev-parse", "HEAD"]).await
     }
 
+    /// Pushes a commit that writes a file to a branch, as a colleague would; false where the branch is gone
+    /// or somebody else pushed meanwhile.
+    pub async fn push_to_branch(&self, branch: &str, path: &str, text: &str) -> bool {
+        let bare = self.bare.to_string_lossy().into_owned();
+        let to = format!("HEAD:refs/heads/{branch}");
+        let seed = Git::new(&self.seed).with_identity("Somebody", "somebody@example.invalid");
+        if seed.run(["fetch", "--quiet", &bare, branch]).await.is_err() {
+            return false;
+        }
+        self.seed_git(&["reset", "--quiet", "--hard", "FETCH_HEAD"])
+            .await;
+        fs::write(self.seed.join(path), format!("{text}\n")).expect("write a file");
+        self.seed_git(&["add", "--all"]).await;
+        self.seed_git(&["commit", "--quiet", "--allow-empty", "-m", text])
+            .await;
+        seed.run(["push", "--quiet", &bare, &to]).await.is_ok()
+    }
+
     /// All refs but those that belong to leases, which workers push.
     pub async fn refs(&self) -> BTreeMap<String, String> {
         let listed = self

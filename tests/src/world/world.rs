@@ -1,6 +1,7 @@
 //! The world itself: what there is, and how to start, kill and ask it.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs,
     net::{Ipv4Addr, SocketAddr},
@@ -19,6 +20,7 @@ use pointsman_proto::v1::{
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 use tokio::time::timeout;
+use tonic::Status;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::{
@@ -377,6 +379,12 @@ impl World {
 
     /// Gives an item the label, or takes it away.
     pub async fn set_label(&self, number: u64, present: bool) {
+        let answer = self.try_set_label(number, present).await;
+        answer.expect("set the label");
+    }
+
+    /// As [`set_label`](Self::set_label), where the master may refuse, or not be there.
+    pub async fn try_set_label(&self, number: u64, present: bool) -> Result<(), Status> {
         let request = SetLabelRequest {
             repository: REPOSITORY.to_owned(),
             number,
@@ -385,18 +393,26 @@ impl World {
             reason: "test".to_owned(),
         };
         let mut repositories = self.api.repositories.clone();
-        repositories
-            .set_label(request)
-            .await
-            .expect("set the label");
+        repositories.set_label(request).await.map(drop)
     }
 
     /// All workflows; `None` where no master answers.
     pub async fn workflows(&self) -> Option<Vec<Workflow>> {
-        let mut workflows = self.api.workflows.clone();
-        let request = ListWorkflowsRequest::default();
-        let answer = workflows.list_workflows(request).await.ok()?;
-        Some(answer.into_inner().workflows)
+        let mut client = self.api.workflows.clone();
+        let mut all = Vec::new();
+        let mut request = ListWorkflowsRequest {
+            page_size: 500,
+            ..ListWorkflowsRequest::default()
+        };
+        loop {
+            let page = client.list_workflows(request.clone()).await.ok()?;
+            let page = page.into_inner();
+            all.extend(page.workflows);
+            if page.next_page_token.is_empty() {
+                return Some(all);
+            }
+            request.page_token = page.next_page_token;
+        }
     }
 
     /// The one pull request of this world.
@@ -413,8 +429,13 @@ impl World {
     pub async fn story(&self, number: u64) -> Option<Story> {
         let all = self.workflows().await?;
         let found = all.into_iter().find(|w| w.number == number)?;
+        self.story_of(&found.id).await
+    }
+
+    /// A workflow by its id; `None` where no master answers.
+    pub async fn story_of(&self, workflow_id: &str) -> Option<Story> {
         let request = GetWorkflowRequest {
-            workflow_id: found.id,
+            workflow_id: workflow_id.to_owned(),
         };
         let answer = self.api.workflows.clone().get_workflow(request).await;
         Some(Story::new(answer.ok()?.into_inner()))
@@ -525,6 +546,36 @@ impl World {
         }
     }
 
+    /// Every event so far.
+    async fn all_events(&self) -> Vec<Event> {
+        let mut all: Vec<Event> = Vec::new();
+        while let Some(page) = self
+            .events_after(all.last().map_or(0, |event| event.sequence))
+            .await
+        {
+            all.extend(page);
+        }
+        all
+    }
+
+    /// Checks what holds at any time, of every workflow and of every run.
+    pub async fn check_history(&self) {
+        let mut events: BTreeMap<String, Vec<Event>> = BTreeMap::new();
+        for event in self.all_events().await {
+            events
+                .entry(event.workflow_id.clone())
+                .or_default()
+                .push(event);
+        }
+        for workflow in self.workflows().await.unwrap_or_default() {
+            let story = self.story_of(&workflow.id).await.expect("a master");
+            let mut answer = story.answer().clone();
+            answer.events = events.remove(&workflow.id).unwrap_or_default();
+            history::check(&answer);
+        }
+        history::check_journal(&self.journal());
+    }
+
     // The end
 
     /// Processes of this world that run now.
@@ -534,11 +585,7 @@ impl World {
 
     /// Checks what holds at any time, ends all in order, and sees that nothing is left.
     pub async fn finish(mut self) {
-        for workflow in self.workflows().await.unwrap_or_default() {
-            let story = self.story(workflow.number).await.expect("a master");
-            history::check(story.answer());
-        }
-        history::check_journal(&self.journal());
+        self.check_history().await;
         for mut worker in std::mem::take(&mut self.workers) {
             worker.signal(Signal::SIGTERM);
             let status = worker.end().await;
