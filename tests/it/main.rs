@@ -9,6 +9,7 @@
 mod checks;
 mod command_line;
 mod demo;
+mod documents;
 mod foreign_client;
 mod frozen;
 mod harness_classes;

@@ -46,6 +46,7 @@ async fn whatever_people_and_machines_do_everything_ends_and_the_history_can_be_
         driver.turn().await;
     }
     driver.calm_down().await;
+    println!("{}", driver.summary().await);
     driver.check().await;
 }
 
@@ -120,6 +121,20 @@ impl Driver {
         .await;
     }
 
+    /// How it ended, for people.
+    async fn summary(&self) -> String {
+        let all = self.world.workflows().await.expect("a master");
+        let n_in = |state| all.iter().filter(|w| w.state() == state).count();
+        format!(
+            "{} steps: {} pull requests opened, {} merged, {} abandoned, {} stuck",
+            self.done.len(),
+            n_in(WorkflowState::CreatedPr),
+            n_in(WorkflowState::Merged),
+            n_in(WorkflowState::Abandoned),
+            n_in(WorkflowState::Stuck)
+        )
+    }
+
     async fn check(self) {
         let world = self.world;
         eventually_within(CALM, "the end of all sessions", async || {
@@ -127,21 +142,13 @@ impl Driver {
         })
         .await;
         let all = world.workflows().await.expect("a master");
-        let n_in = |state| all.iter().filter(|w| w.state() == state).count();
-        println!(
-            "{} steps: {} pull requests opened, {} merged, {} abandoned, {} stuck",
-            self.done.len(),
-            n_in(WorkflowState::CreatedPr),
-            n_in(WorkflowState::Merged),
-            n_in(WorkflowState::Abandoned),
-            n_in(WorkflowState::Stuck)
-        );
         let merges = world.remote.merges().await;
         for workflow in all.iter().filter(|w| w.state() == WorkflowState::Merged) {
             let ours = merges.iter().filter(|c| **c == workflow.merged_commit);
             assert_eq!(ours.count(), 1, "{:#?}\n{workflow:#?}", self.done);
         }
-        let n_merged = n_in(WorkflowState::Merged);
+        let merged = all.iter().filter(|w| w.state() == WorkflowState::Merged);
+        let n_merged = merged.count();
         assert_eq!(merges.len(), n_merged, "{:#?}", self.done);
         world.finish().await;
     }
