@@ -14,7 +14,7 @@ use crate::{
     fleet, help, item, machine,
     output::Format,
     programs::Program,
-    repo, schema, scripted_harness, workflow,
+    repo, schema, scripted_harness, worker, workflow,
 };
 
 /// Drives issues to merged pull requests: a master, its workers, and the commands to run them.
@@ -86,6 +86,14 @@ enum Command {
     Events(event::List),
     /// List who runs what now
     Sessions(fleet::Sessions),
+    /// List workers
+    Workers(worker::List),
+    /// Give a worker no new leases until it is undrained; its sessions run on
+    Drain(worker::Drain),
+    /// Let a worker have leases again
+    Undrain(worker::Undrain),
+    /// End all leases of a worker whose processes are known to be gone
+    DeclareDead(worker::DeclareDead),
     /// Turn the crank of one of the master's duties, or of all, now
     Sweep(fleet::Sweep),
     /// Bring a STUCK or PAUSED workflow back to DISCOVERED
@@ -118,6 +126,10 @@ impl Cli {
             Command::Workflow(command) => block_on(command.run(&target)),
             Command::Events(command) => block_on(command.run(&target)),
             Command::Sessions(command) => block_on(command.run(&target)),
+            Command::Workers(command) => block_on(command.run(&target)),
+            Command::Drain(command) => block_on(command.run(&target)),
+            Command::Undrain(command) => block_on(command.run(&target)),
+            Command::DeclareDead(command) => block_on(command.run(&target)),
             Command::Sweep(command) => block_on(command.run(&target)),
             Command::Unstick(command) => block_on(command.run(&target)),
             Command::FlakeRetries(command) => block_on(command.run(&target)),
@@ -167,6 +179,10 @@ mod tests {
             "events demo#2 --after 5 --limit 1000",
             "--address http://10.0.0.1:1 sessions",
             "sweep reaper",
+            "workers -o json",
+            "drain worker-1 --stop-sessions --reason R",
+            "undrain worker-1 --reason R",
+            "declare-dead worker-1 --force --reason R",
             "unstick demo#2 --reason R",
             "flake-retries demo#2 3 --reason R",
             "machine --repo demo",
@@ -195,6 +211,9 @@ mod tests {
         check("events --limit 1001", "1..=1000");
         check("flake-retries demo#1 11 --reason R", "0..=10");
         check("unstick demo#1", "--reason <REASON>");
+        check("drain worker-1", "--reason <REASON>");
+        check("undrain worker-1", "--reason <REASON>");
+        check("declare-dead --reason R", "<WORKER>");
         check(
             "submit demo --title T --body B --body-file F",
             "cannot be used with",

@@ -11,6 +11,9 @@ use crate::{
     view::{Session, SweepReport, cell, cell_instant},
 };
 
+/// Most entries that the master gives at once.
+const PAGE_SIZE: u32 = 500;
+
 #[derive(Debug, Args)]
 pub(crate) struct Sessions {
     /// Of one worker, by its id
@@ -26,15 +29,31 @@ struct Listed {
 impl Sessions {
     /// Prints who runs what.
     pub(crate) async fn run(self, target: &Target) -> Result<(), Error> {
-        let request = ListSessionsRequest {
-            worker_id: self.worker,
-        };
-        let mut client = target.connect().await?;
-        let answer = client.fleet.list_sessions(request).await?.into_inner();
-        let sessions: Vec<_> = answer.sessions.into_iter().map(Session::from).collect();
+        let sessions = self.all(target).await?;
         match target.output {
             Format::Json => output::json(&Listed { sessions }),
             Format::Table => output::text(&session_table(&sessions).render()),
+        }
+    }
+}
+
+impl Sessions {
+    async fn all(self, target: &Target) -> Result<Vec<Session>, Error> {
+        let mut client = target.connect().await?;
+        let mut sessions = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = ListSessionsRequest {
+                worker_id: self.worker.clone(),
+                page_size: PAGE_SIZE,
+                page_token,
+            };
+            let page = client.fleet.list_sessions(request).await?.into_inner();
+            sessions.extend(page.sessions.into_iter().map(Session::from));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(sessions);
+            }
         }
     }
 }

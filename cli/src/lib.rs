@@ -22,6 +22,7 @@ mod machine;
 mod policy;
 mod repo;
 mod schema;
+mod worker;
 mod workflow;
 
 mod programs;

@@ -1,11 +1,12 @@
 //! Names of the wire's enums and how they are typed: AWAITING_CI, PULL_REQUEST, IMPLEMENTER.
 
-use pointsman_proto::v1::{Role, SessionPhase, WorkflowKind, WorkflowState};
+use pointsman_proto::v1::{Role, SessionPhase, WorkerLiveness, WorkflowKind, WorkflowState};
 
 const STATE_PREFIX: &str = "WORKFLOW_STATE_";
 const KIND_PREFIX: &str = "WORKFLOW_KIND_";
 const ROLE_PREFIX: &str = "ROLE_";
 const PHASE_PREFIX: &str = "SESSION_PHASE_";
+const LIVENESS_PREFIX: &str = "WORKER_LIVENESS_";
 
 /// Every state, in the order of the wire.
 const STATES: [WorkflowState; 13] = [
@@ -67,6 +68,15 @@ pub(crate) fn phase(value: i32) -> Option<String> {
         value,
         SessionPhase::try_from(value).map(|v| v.as_str_name()),
         PHASE_PREFIX,
+    )
+}
+
+/// A liveness's short name; `None` where none is said.
+pub(crate) fn liveness(value: i32) -> Option<String> {
+    short(
+        value,
+        WorkerLiveness::try_from(value).map(|v| v.as_str_name()),
+        LIVENESS_PREFIX,
     )
 }
 

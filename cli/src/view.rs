@@ -3,12 +3,15 @@
 //! These types are the JSON of `-o json`, which scripts depend on: keys are added, never renamed. The
 //! wire's own types stay out of sight, so that a change there is a decision here.
 
+mod fleet;
+
 use jiff::Timestamp;
 use pointsman_proto::v1;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::name;
+pub(crate) use fleet::Worker;
 
 /// A repository and its bounds.
 #[derive(Debug, Serialize)]

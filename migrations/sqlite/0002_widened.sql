@@ -39,3 +39,12 @@ ALTER TABLE repositories ADD COLUMN checks TEXT NOT NULL DEFAULT '[]';
 UPDATE repositories
 SET checks = json_array(json_object('name', 'ci', 'command', ci_command))
 WHERE ci_command IS NOT NULL;
+
+-- Workers that are drained, and workers that somebody declared dead.
+ALTER TABLE workers ADD COLUMN drain_requested_at INTEGER;
+-- Set together with drain_requested_at.
+ALTER TABLE workers ADD COLUMN drain_reason TEXT;
+ALTER TABLE workers ADD COLUMN drain_stops_sessions INTEGER NOT NULL DEFAULT 0;
+-- Cleared by the next registration.
+ALTER TABLE workers ADD COLUMN declared_dead_at INTEGER;
+CREATE INDEX ix_workers_beat ON workers (last_beat_at);

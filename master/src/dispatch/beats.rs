@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Stopwatch,
     domain::ids::{InstanceId, LeaseKey, WorkerId},
-    service::{Absences, Error, Service, Stop},
+    service::{Absences, Error, Heard, Service},
     store::model::ProgressRow,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub enum Answer {
     /// The beat with this sequence, and all before it, are written.
-    Acknowledged { sequence: u64, stops: Vec<Stop> },
+    Acknowledged { sequence: u64, heard: Heard },
     /// This process of the worker is not known: it is to register.
     Unknown,
 }
@@ -103,11 +103,11 @@ impl Beats {
             .beat(beat.worker, beat.instance, &beat.sessions, age)
             .await;
         let answer = match written {
-            Ok(stops) => {
+            Ok(heard) => {
                 self.notice_absences(&beat).await;
                 Answer::Acknowledged {
                     sequence: beat.sequence,
-                    stops,
+                    heard,
                 }
             }
             Err(Error::UnknownInstance { .. }) => Answer::Unknown,

@@ -168,6 +168,9 @@ text_enum! {
         AttemptLost = "attempt_lost",
         LockTtlExpired = "lock-ttl-expired",
         AttemptPickupExhausted = "attempt-pickup-exhausted",
+        WorkerDrained = "worker_drained",
+        WorkerUndrained = "worker_undrained",
+        WorkerDeclaredDead = "worker_declared_dead",
     }
 }
 

@@ -17,6 +17,7 @@ mod text;
 pub mod time;
 pub mod transitions;
 pub mod verdict;
+pub mod worker;
 pub mod workflow;
 
 #[cfg(test)]

@@ -3,18 +3,27 @@
 use std::sync::Arc;
 
 use pointsman_proto::v1::{
-    ListSessionsRequest, ListSessionsResponse, SweepReport, SweepRequest, SweepResponse,
+    DeclareWorkerDeadRequest, DeclareWorkerDeadResponse, DrainWorkerRequest, DrainWorkerResponse,
+    ListSessionsRequest, ListSessionsResponse, ListWorkersRequest, ListWorkersResponse,
+    SweepReport, SweepRequest, SweepResponse, UndrainWorkerRequest, UndrainWorkerResponse,
     fleet_service_server::FleetService,
 };
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
 use super::{
+    OPERATOR,
     convert::session,
-    fields::{FieldError, optional_id},
+    fields::{
+        DEFAULT_PAGE, FieldError, MAX_PAGE, MAX_REASON, id, optional_id, page_size, required,
+    },
+    fleet_convert::worker,
     status::status,
 };
-use crate::{service::Service, sweeps::driver::Driver};
+use crate::{
+    service::{Declaration, OnDrain, Service},
+    sweeps::driver::Driver,
+};
 
 /// Serves operators' calls about workers and the master's duties.
 pub(super) struct FleetApi {
@@ -26,18 +35,122 @@ pub(super) struct FleetApi {
 
 #[tonic::async_trait]
 impl FleetService for FleetApi {
+    async fn list_workers(
+        &self,
+        request: Request<ListWorkersRequest>,
+    ) -> Result<Response<ListWorkersResponse>, Status> {
+        let request = request.into_inner();
+        let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE)?;
+        let after = optional_id("page_token", &request.page_token)?;
+        let workers = self
+            .service
+            .list_workers(after, limit)
+            .await
+            .map_err(|error| status(&error))?;
+        let is_full = workers.len() == limit as usize;
+        let next_page_token = workers
+            .last()
+            .filter(|_| is_full)
+            .map(|view| view.worker.id.to_string())
+            .unwrap_or_default();
+        Ok(Response::new(ListWorkersResponse {
+            workers: workers.iter().map(worker).collect(),
+            next_page_token,
+        }))
+    }
+
+    async fn drain_worker(
+        &self,
+        request: Request<DrainWorkerRequest>,
+    ) -> Result<Response<DrainWorkerResponse>, Status> {
+        let request = request.into_inner();
+        let sessions = match request.stop_sessions {
+            true => OnDrain::Stop,
+            false => OnDrain::RunOn,
+        };
+        let change = self
+            .service
+            .drain_worker(
+                id("worker_id", &request.worker_id)?,
+                sessions,
+                required("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(DrainWorkerResponse {
+            changed: change.is_changed(),
+            worker: Some(worker(&change.into_inner())),
+        }))
+    }
+
+    async fn undrain_worker(
+        &self,
+        request: Request<UndrainWorkerRequest>,
+    ) -> Result<Response<UndrainWorkerResponse>, Status> {
+        let request = request.into_inner();
+        let change = self
+            .service
+            .undrain_worker(
+                id("worker_id", &request.worker_id)?,
+                required("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(UndrainWorkerResponse {
+            changed: change.is_changed(),
+            worker: Some(worker(&change.into_inner())),
+        }))
+    }
+
+    async fn declare_worker_dead(
+        &self,
+        request: Request<DeclareWorkerDeadRequest>,
+    ) -> Result<Response<DeclareWorkerDeadResponse>, Status> {
+        let request = request.into_inner();
+        let declaration = match request.force {
+            true => Declaration::Forced,
+            false => Declaration::OfTheSilent,
+        };
+        let change = self
+            .service
+            .declare_worker_dead(
+                id("worker_id", &request.worker_id)?,
+                declaration,
+                required("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(DeclareWorkerDeadResponse {
+            changed: change.is_changed(),
+            worker: Some(worker(&change.into_inner())),
+        }))
+    }
+
     async fn list_sessions(
         &self,
         request: Request<ListSessionsRequest>,
     ) -> Result<Response<ListSessionsResponse>, Status> {
-        let worker = optional_id("worker_id", &request.into_inner().worker_id)?;
+        let request = request.into_inner();
+        let worker = optional_id("worker_id", &request.worker_id)?;
+        let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE)?;
+        let after = optional_id("page_token", &request.page_token)?;
         let sessions = self
             .service
-            .list_sessions(worker)
+            .list_sessions(worker, after, limit)
             .await
             .map_err(|error| status(&error))?;
+        let is_full = sessions.len() == limit as usize;
+        let next_page_token = sessions
+            .last()
+            .filter(|_| is_full)
+            .map(|row| row.lease.key.attempt.to_string())
+            .unwrap_or_default();
         Ok(Response::new(ListSessionsResponse {
             sessions: sessions.iter().map(session).collect(),
+            next_page_token,
         }))
     }
 

@@ -7,6 +7,7 @@
 mod convert;
 mod fields;
 mod fleet;
+mod fleet_convert;
 mod repository;
 pub mod server;
 mod status;

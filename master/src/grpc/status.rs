@@ -28,6 +28,9 @@ pub(super) fn status(error: &Error) -> Status {
         Error::UnknownInstance { .. } => {
             with_reason(Code::FailedPrecondition, message, "UNKNOWN_INSTANCE", [])
         }
+        Error::WorkerAlive { .. } => {
+            with_reason(Code::FailedPrecondition, message, "WORKER_ALIVE", [])
+        }
         Error::LeaseLost { .. } => with_reason(Code::FailedPrecondition, message, "LEASE_LOST", []),
         Error::VersionMismatch { .. } => Status::aborted(message),
         Error::Refused(refusal) => refused(refusal, message),

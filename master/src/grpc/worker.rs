@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{
     fields::{FieldError, MAX_REASON, id, optional, within},
     status::{status, wait_status},
-    worker_convert::{beats, completion, directive, domain_key, lease, registration},
+    worker_convert::{beats, completion, directives, domain_key, lease, registration},
 };
 use crate::{
     dispatch::{
@@ -217,9 +217,9 @@ impl Conversation {
 
 fn response(answer: Answer) -> HeartbeatsResponse {
     match answer {
-        Answer::Acknowledged { sequence, stops } => HeartbeatsResponse {
+        Answer::Acknowledged { sequence, heard } => HeartbeatsResponse {
             acked_sequence: sequence,
-            directives: stops.into_iter().map(directive).collect(),
+            directives: directives(heard),
         },
         Answer::Unknown => HeartbeatsResponse {
             acked_sequence: 0,
@@ -234,7 +234,7 @@ fn response(answer: Answer) -> HeartbeatsResponse {
 fn instruction(action: Action, reason: &str) -> Directive {
     Directive {
         action: action.into(),
-        lease: None,
         reason: reason.to_owned(),
+        ..Directive::default()
     }
 }

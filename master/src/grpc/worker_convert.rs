@@ -19,7 +19,7 @@ use crate::{
         verdict::Verdict,
         workflow::Facts,
     },
-    service::{Completion, Grant, Registration, Stop},
+    service::{Completion, Grant, Heard, Registration, Stop},
     store::model::{ProfileRow, ProgressRow, StateDirectory, WorkerRow},
 };
 
@@ -95,6 +95,8 @@ pub(super) fn registration(wire: v1::RegisterRequest) -> Result<Registration, Fi
             // Both are set by the service, by the master's clock.
             registered_at: Timestamp(0),
             last_beat_at: Timestamp(0),
+            drain: None,
+            declared_dead_at: None,
         },
         unconfirmed,
     })
@@ -195,7 +197,22 @@ fn beat(wire: v1::SessionBeat) -> Result<ProgressRow, FieldError> {
     })
 }
 
-pub(super) fn directive(stop: Stop) -> v1::Directive {
+pub(super) fn directives(heard: Heard) -> Vec<v1::Directive> {
+    let drain = heard.drain.map(|drain| v1::Directive {
+        action: v1::directive::Action::Drain.into(),
+        reason: drain.reason,
+        stop_sessions: drain.stops_sessions,
+        ..v1::Directive::default()
+    });
+    heard
+        .stops
+        .into_iter()
+        .map(directive)
+        .chain(drain)
+        .collect()
+}
+
+fn directive(stop: Stop) -> v1::Directive {
     use v1::directive::Action;
     let (action, key, reason) = match stop {
         Stop::Cancelled { key, reason } => (Action::Cancel, key, reason),
@@ -205,6 +222,7 @@ pub(super) fn directive(stop: Stop) -> v1::Directive {
         action: action.into(),
         lease: Some(lease_key(key)),
         reason,
+        stop_sessions: false,
     }
 }
 

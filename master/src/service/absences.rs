@@ -18,7 +18,7 @@ use crate::{
         ids::{InstanceId, LeaseKey, WorkerId},
         time::Timestamp,
     },
-    store::model::SessionRow,
+    store::model::HeldLease,
 };
 
 /// How many beats in a row must lack a lease. One may have been under way when the lease was made.
@@ -44,20 +44,22 @@ impl Absences {
     /// Takes in one received beat: what the instance holds, and what it listed.
     fn take(
         &mut self,
-        held: &[SessionRow],
+        held: &[HeldLease],
         listed: &HashSet<LeaseKey>,
         now: Timestamp,
     ) -> Vec<(LeaseKey, Absence)> {
         let mut missing = HashMap::new();
         let mut absent = Vec::new();
-        for session in held.iter().filter(|s| !listed.contains(&s.lease.key)) {
-            let key = session.lease.key;
+        for lease in held.iter().filter(|lease| !listed.contains(&lease.key)) {
+            let key = lease.key;
             let misses = self.0.get(&key).copied().unwrap_or(0).saturating_add(1);
             missing.insert(key, misses);
-            let absence = match session.progress {
-                None if now.since(session.lease.leased_at) < ARRIVAL => continue,
-                None => Absence::NeverArrived,
-                Some(_) => Absence::Gone,
+            let absence = if lease.is_named {
+                Absence::Gone
+            } else if now.since(lease.leased_at) < ARRIVAL {
+                continue;
+            } else {
+                Absence::NeverArrived
             };
             if misses >= MISSES {
                 absent.push((key, absence));
@@ -83,8 +85,7 @@ impl Service {
         listed: &HashSet<LeaseKey>,
         absences: &mut Absences,
     ) -> Result<(), Error> {
-        let mut held = self.store().sessions(Some(worker)).await?;
-        held.retain(|session| session.lease.owner == instance);
+        let held = self.store().held_leases(instance).await?;
         for (key, absence) in absences.take(&held, listed, self.now()) {
             match absence {
                 Absence::NeverArrived => {

@@ -8,7 +8,7 @@ use crate::{
         attempt::AttemptStatus,
         ids::{InstanceId, LeaseKey, WorkerId},
     },
-    store::model::{BeatWrite, ProgressRow},
+    store::model::{BeatWrite, Drain, ProgressRow},
 };
 
 /// Why a session is to be stopped.
@@ -20,17 +20,27 @@ pub enum Stop {
     LeaseLost { key: LeaseKey },
 }
 
+/// What a worker is to hear about its beat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// Sessions to be stopped.
+    pub stops: Vec<Stop>,
+    /// Set while the worker is drained.
+    pub drain: Option<Drain>,
+}
+
 impl Service {
     /// Prolongs the leases of a beat that was received `age` ago, keeps what it said, and tells which of
-    /// its sessions are to be stopped. What it says is written when it returns.
+    /// its sessions are to be stopped, and whether the worker is drained. What it says is written when it
+    /// returns.
     pub async fn beat(
         &self,
         worker: WorkerId,
         instance: InstanceId,
         sessions: &[ProgressRow],
         age: Duration,
-    ) -> Result<Vec<Stop>, Error> {
-        self.known_worker(worker, instance).await?;
+    ) -> Result<Heard, Error> {
+        let drain = self.known_worker(worker, instance).await?.drain;
         let writes: Vec<BeatWrite> = sessions
             .iter()
             .map(|session| BeatWrite {
@@ -46,7 +56,7 @@ impl Service {
         for session in sessions.iter().filter(|s| !alive.contains(&s.key)) {
             stops.push(self.stop_reason(session.key).await?);
         }
-        Ok(stops)
+        Ok(Heard { stops, drain })
     }
 
     async fn stop_reason(&self, key: LeaseKey) -> Result<Stop, Error> {

@@ -77,7 +77,7 @@ impl Service {
         Ok(self.store().may_have_work().await?)
     }
 
-    /// The worker, if this is its newest process.
+    /// The worker, if this is its newest process and nobody has declared it dead.
     pub async fn known_worker(
         &self,
         id: WorkerId,
@@ -215,14 +215,14 @@ impl Service {
     }
 }
 
-/// The worker, if `instance` is its newest process.
+/// The worker, if `instance` is its newest process and nobody has declared it dead.
 fn newest_process(
     worker: Option<WorkerRow>,
     id: WorkerId,
     instance: InstanceId,
 ) -> Result<WorkerRow, Error> {
     worker
-        .filter(|worker| worker.instance == instance)
+        .filter(|worker| worker.instance == instance && worker.declared_dead_at.is_none())
         .ok_or_else(|| Error::UnknownInstance { id: id.to_string() })
 }
 

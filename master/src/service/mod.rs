@@ -10,6 +10,7 @@ mod beats;
 mod ci;
 mod complete;
 mod effects;
+mod fleet;
 mod items;
 mod leasing;
 mod observe;
@@ -26,8 +27,9 @@ mod workflows;
 use std::sync::Arc;
 
 pub use absences::Absences;
-pub use beats::Stop;
+pub use beats::{Heard, Stop};
 pub use complete::{Completed, Completion};
+pub use fleet::{Declaration, OnDrain, WorkerView};
 pub use items::{LabelChange, NewIssue, SubmittedIssue};
 pub use leasing::{Claim, Grant};
 pub use observe::Observed;
@@ -88,6 +90,11 @@ pub enum Error {
     /// This master does not know that process of the worker; it is to register.
     #[error("worker {id} is not registered by this process: register again")]
     UnknownInstance { id: String },
+    /// A worker that has beaten lately is not dead.
+    #[error(
+        "worker {id} has beaten within the last {seconds} s: drain it, or force the declaration"
+    )]
+    WorkerAlive { id: String, seconds: u64 },
     /// The lease is over, or was never that worker's.
     #[error("the lease of attempt {attempt} is over")]
     LeaseLost { attempt: AttemptId },

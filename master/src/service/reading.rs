@@ -2,11 +2,8 @@
 
 use super::{Error, Service, Waiting, waiting::waiting};
 use crate::{
-    domain::{
-        ids::{WorkerId, WorkflowId},
-        policy::Policy,
-    },
-    store::model::{AttemptRow, EventRow, SessionRow, WorkflowFilter, WorkflowRow},
+    domain::{ids::WorkflowId, policy::Policy},
+    store::model::{AttemptRow, EventRow, WorkflowFilter, WorkflowRow},
 };
 
 /// How many attempts and events of a workflow are shown at once: the newest.
@@ -62,10 +59,6 @@ impl Service {
             self.workflow_row(id).await?;
         }
         Ok(self.store().events(workflow, after, limit).await?)
-    }
-
-    pub async fn list_sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error> {
-        Ok(self.store().sessions(worker).await?)
     }
 
     /// The policy of a repository, or the default one, as it holds for new workflows.

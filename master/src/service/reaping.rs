@@ -63,11 +63,8 @@ impl Observations {
 impl Service {
     /// Looks at all live leases, for [`Observations`].
     pub async fn observe_leases(&self, observations: &mut Observations) -> Result<(), Error> {
-        let sessions = self.store().sessions(None).await?;
-        let leases = sessions
-            .iter()
-            .map(|session| (session.lease.key, session.lease.heartbeat_at));
-        observations.see(leases, self.ports.stopwatch.elapsed());
+        let leases = self.store().heartbeats().await?;
+        observations.see(leases.into_iter(), self.ports.stopwatch.elapsed());
         Ok(())
     }
 

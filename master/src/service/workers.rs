@@ -1,7 +1,5 @@
 //! Workers: who they are, and what ends when one is known to be dead.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::{Error, Service, apply::Cause};
@@ -10,16 +8,13 @@ use crate::{
         decision::Note,
         ids::{InstanceId, LeaseKey, WorkerId},
         time::Timestamp,
+        worker::ALIVE_FOR,
     },
     store::{
         Tx,
         model::{LeaseRow, WorkerRow},
     },
 };
-
-/// How long a worker id stays taken after the last beat of a process in another state directory: long
-/// enough for a beat that is late, short enough for a host that was replaced.
-pub(super) const TAKEN_FOR: Duration = Duration::from_secs(30);
 
 /// A worker that says who it is. Its two instants are set by the master.
 #[derive(Debug, Clone)]
@@ -47,7 +42,9 @@ fn relation(earlier: &WorkerRow, worker: &WorkerRow, now: Timestamp) -> Relation
     let is_same_directory = earlier.state_directory == worker.state_directory;
     let is_same_boot = earlier.boot_id == worker.boot_id;
     // A beat from the future says that the wall clock was set back, and nothing else.
-    let has_beaten = earlier.last_beat_at <= now && now.since(earlier.last_beat_at) < TAKEN_FOR;
+    let has_beaten = earlier.declared_dead_at.is_none()
+        && earlier.last_beat_at <= now
+        && now.since(earlier.last_beat_at) < ALIVE_FOR;
     match (is_same_directory, is_same_boot, has_beaten) {
         _ if earlier.instance == worker.instance => Relation::Same,
         (true, true, _) | (true, false, false) => Relation::Dead(earlier.instance),
@@ -79,7 +76,7 @@ impl Service {
             Some(Relation::Alive) => {
                 return Err(Error::WorkerInUse {
                     id: worker.id.to_string(),
-                    seconds: TAKEN_FOR.as_secs(),
+                    seconds: ALIVE_FOR.as_secs(),
                 });
             }
         };
@@ -107,23 +104,26 @@ impl Service {
         now: Timestamp,
     ) -> Result<u32, Error> {
         let leases = tx.leases_of_worker(id).await?;
+        let cause = Cause::new(format!("worker:{id}"), now)
+            .because("the process that held the lease is gone");
         let mut n_ended = 0;
         for lease in leases.iter().filter(|l| l.owner == dead) {
             if unconfirmed.contains(&lease.key) {
                 tx.set_lease_unconfirmed(lease.key).await?;
             } else {
-                self.end_dead_lease(tx, lease, now).await?;
+                self.end_dead_lease(tx, lease, &cause).await?;
                 n_ended += 1;
             }
         }
         Ok(n_ended)
     }
 
-    async fn end_dead_lease(
+    /// Ends a lease whose holder is known to be dead, as `cause` says; charged.
+    pub(super) async fn end_dead_lease(
         &self,
         tx: &mut dyn Tx,
         lease: &LeaseRow,
-        now: Timestamp,
+        cause: &Cause,
     ) -> Result<(), Error> {
         let Some(mut locked) = tx.lock_workflow(lease.workflow).await? else {
             return Ok(());
@@ -131,9 +131,7 @@ impl Service {
         if !tx.delete_lease(lease.key).await? {
             return Ok(());
         }
-        let cause = Cause::new(format!("worker:{}", lease.worker), now)
-            .because("the process that held the lease is gone")
-            .of(lease.key.attempt);
+        let cause = cause.clone().of(lease.key.attempt);
         let detail = json!({ "lock_fence": lease.key.fence.0 });
         self.lose_attempt(
             tx,

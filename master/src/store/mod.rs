@@ -22,9 +22,9 @@ use crate::domain::{
     workflow::Workflow,
 };
 use model::{
-    BeatWrite, CheckRun, ClaimRequest, Claimed, EventRow, ForgeItem, LeaseRow, LockedWorkflow,
-    NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
-    WorkflowFilter, WorkflowRow,
+    BeatWrite, CheckRun, ClaimRequest, Claimed, Drain, EventRow, ForgeItem, HeldLease, LeaseRow,
+    LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease,
+    WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
 };
 
 /// How much later than its time-to-live a lease may be reaped, in seconds. Covers the error of the
@@ -148,8 +148,17 @@ pub trait Store: Send + Sync {
     /// The newest `limit` of one workflow, oldest first.
     async fn newest_events(&self, workflow: WorkflowId, limit: u32)
     -> Result<Vec<EventRow>, Error>;
-    /// Live leases with what their last beats said, by attempt id.
-    async fn sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error>;
+    /// Live leases with what their last beats said, of one worker or of all; by attempt id, after `after`.
+    async fn sessions(
+        &self,
+        worker: Option<WorkerId>,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<SessionRow>, Error>;
+    /// All live leases, each with its heartbeat.
+    async fn heartbeats(&self) -> Result<Vec<(LeaseKey, Timestamp)>, Error>;
+    /// Live leases of one process of a worker.
+    async fn held_leases(&self, owner: InstanceId) -> Result<Vec<HeldLease>, Error>;
     async fn open_effect_of(&self, workflow: WorkflowId) -> Result<Option<OpenEffectRow>, Error>;
     /// Open effects whose next try is due at `now` and whose workflow is not paused; those that
     /// are due for longest first.
@@ -199,6 +208,12 @@ pub trait Store: Send + Sync {
 
     async fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error>;
     async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error>;
+    /// By id, those after `after`.
+    async fn workers(
+        &self,
+        after: Option<WorkerId>,
+        limit: u32,
+    ) -> Result<Vec<WorkerSummary>, Error>;
 
     async fn forge_item(
         &self,
@@ -276,7 +291,7 @@ pub trait Tx: Send {
     /// repository with fewest attempts in progress, then age. An attempt fits where its `not_before` has
     /// passed, its workflow is in the state of its role (AWAITING_CI for checks, of the workflow's head
     /// alone) and has a head, and an offer names its role and tier with a kill budget of at most a third
-    /// of its time-to-live; the database's clock counts. Attempts that the same owner already holds under
+    /// of its time-to-live; the database's clock counts. A worker that is drained gets none. Attempts that the same owner already holds under
     /// the same request id come first, as they are, and count towards the number. Each new lease: status
     /// in_progress, fence and pickups grow by one, `started_at` and the worker set, and the lease row
     /// inserted.
@@ -306,8 +321,12 @@ pub trait Tx: Send {
     async fn close_effect(&mut self, effect: EffectId, now: Timestamp) -> Result<bool, Error>;
 
     async fn worker(&mut self, id: WorkerId) -> Result<Option<WorkerRow>, Error>;
-    /// Inserts, or replaces all but the id.
+    /// Inserts, or replaces all but the id and the drain. A new row is not drained.
     async fn put_worker(&mut self, worker: &WorkerRow) -> Result<(), Error>;
+    /// [`Error::LostRace`] where there is no such worker.
+    async fn set_worker_drain(&mut self, id: WorkerId, drain: Option<&Drain>) -> Result<(), Error>;
+    /// [`Error::LostRace`] where there is no such worker.
+    async fn set_worker_declared_dead(&mut self, id: WorkerId, at: Timestamp) -> Result<(), Error>;
 
     async fn forge_item(
         &mut self,

@@ -165,6 +165,26 @@ pub struct WorkerRow {
     pub profiles: Vec<ProfileRow>,
     pub registered_at: Timestamp,
     pub last_beat_at: Timestamp,
+    /// Set while it is drained, by operators alone.
+    pub drain: Option<Drain>,
+    /// Set from the declaration until it registers again.
+    pub declared_dead_at: Option<Timestamp>,
+}
+
+/// Why a worker is given no new leases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drain {
+    pub requested_at: Timestamp,
+    pub reason: String,
+    /// Its sessions are to be stopped and given back.
+    pub stops_sessions: bool,
+}
+
+/// A worker with the number of leases that it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSummary {
+    pub worker: WorkerRow,
+    pub n_leases: u32,
 }
 
 /// Identity of a worker's locked state directory: equal ones prove that the earlier process is gone.
@@ -253,6 +273,16 @@ pub struct ProgressRow {
     pub subprocess_starttime: u64,
     pub last_output_at: Option<Timestamp>,
     pub log_bytes: u64,
+}
+
+/// A live lease of one instance, for the rule of absences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldLease {
+    pub key: LeaseKey,
+    /// By the database's clock.
+    pub leased_at: Timestamp,
+    /// A beat has named it.
+    pub is_named: bool,
 }
 
 /// A live lease with what its last beat said.

@@ -351,8 +351,11 @@ async fn what_operators_may_not_do_is_refused_with_the_reason() {
 async fn calls_about_the_fleet_name_each_bad_field() {
     let scene = Scene::new().await;
     let mut client = scene.fleet();
-    let table: Vec<Bad<v1::ListSessionsRequest>> =
-        vec![("worker_id", |r| r.worker_id = "w".to_owned())];
+    let table: Vec<Bad<v1::ListSessionsRequest>> = vec![
+        ("worker_id", |r| r.worker_id = "w".to_owned()),
+        ("page_size", |r| r.page_size = 501),
+        ("page_token", |r| r.page_token = "next".to_owned()),
+    ];
     check_table!(
         scene,
         client,
@@ -382,6 +385,99 @@ async fn calls_about_the_fleet_name_each_bad_field() {
     ];
     assert_eq!(names, expected);
 }
+
+#[tokio::test]
+async fn calls_about_workers_name_each_bad_field() {
+    let scene = Scene::new().await;
+    let mut client = scene.fleet();
+    let table: Vec<Bad<v1::ListWorkersRequest>> = vec![
+        ("page_size", |r| r.page_size = 501),
+        ("page_token", |r| r.page_token = "next".to_owned()),
+    ];
+    check_table!(
+        scene,
+        client,
+        list_workers,
+        v1::ListWorkersRequest::default(),
+        table
+    );
+    let worker_id = scene.worker.row.id.to_string();
+    let good = v1::DrainWorkerRequest {
+        worker_id: worker_id.clone(),
+        reason: text(1000),
+        stop_sessions: true,
+    };
+    let table: Vec<Bad<v1::DrainWorkerRequest>> = vec![
+        ("worker_id", |r| r.worker_id.clear()),
+        ("reason", |r| r.reason = " ".to_owned()),
+        ("reason", |r| r.reason = text(1001)),
+    ];
+    check_table!(scene, client, drain_worker, good, table);
+    let drained = client
+        .drain_worker(good)
+        .await
+        .expect("at the edge it is taken");
+    let drained = drained.into_inner();
+    assert!(drained.changed);
+    assert!(
+        drained
+            .worker
+            .and_then(|w| w.drain)
+            .is_some_and(|d| d.stop_sessions)
+    );
+    let good = v1::UndrainWorkerRequest {
+        worker_id: worker_id.clone(),
+        reason: text(1000),
+    };
+    let table: Vec<Bad<v1::UndrainWorkerRequest>> = vec![
+        ("worker_id", |r| r.worker_id = "w".to_owned()),
+        ("reason", |r| r.reason.clear()),
+    ];
+    check_table!(scene, client, undrain_worker, good, table);
+    let undrained = client
+        .undrain_worker(good)
+        .await
+        .expect("at the edge it is taken");
+    assert_eq!(undrained.into_inner().worker.and_then(|w| w.drain), None);
+    let good = v1::DeclareWorkerDeadRequest {
+        worker_id,
+        reason: text(1000),
+        force: false,
+    };
+    let table: Vec<Bad<v1::DeclareWorkerDeadRequest>> = vec![
+        ("worker_id", |r| r.worker_id = "w".to_owned()),
+        ("reason", |r| r.reason.clear()),
+    ];
+    check_table!(scene, client, declare_worker_dead, good, table);
+    let answer = client.declare_worker_dead(good.clone()).await;
+    scene.check_reason(answer, Code::FailedPrecondition, "WORKER_ALIVE");
+    let unknown = with(&good, |r| r.worker_id = NOBODY.to_owned());
+    let answer = client.declare_worker_dead(unknown).await;
+    scene.refusal(answer, Code::NotFound, "a worker that never was");
+
+    FakeWorker::registered(&scene.rig, "other").await;
+    let mut names = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = v1::ListWorkersRequest {
+            page_size: 1,
+            page_token,
+        };
+        let page = client
+            .list_workers(request)
+            .await
+            .expect("it is listed")
+            .into_inner();
+        names.extend(page.workers.into_iter().map(|worker| worker.name));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    names.sort();
+    assert_eq!(names, ["other", "w"]);
+}
+
 #[tokio::test]
 async fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
     let scene = Scene::new().await;

@@ -19,9 +19,9 @@ use pointsman_master::{
     store::{
         AttemptRow, Error, Store, Tx,
         model::{
-            BeatWrite, CheckRun, ClaimRequest, Claimed, EventRow, ForgeItem, LeaseRow,
-            LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow,
-            StaleLease, WorkerRow, WorkflowFilter, WorkflowRow,
+            BeatWrite, CheckRun, ClaimRequest, Claimed, Drain, EventRow, ForgeItem, HeldLease,
+            LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow,
+            StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
 };
@@ -197,8 +197,21 @@ impl Store for FaultyStore {
         self.inner.newest_events(workflow, limit).await
     }
 
-    async fn sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error> {
-        self.inner.sessions(worker).await
+    async fn sessions(
+        &self,
+        worker: Option<WorkerId>,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<SessionRow>, Error> {
+        self.inner.sessions(worker, after, limit).await
+    }
+
+    async fn heartbeats(&self) -> Result<Vec<(LeaseKey, Timestamp)>, Error> {
+        self.inner.heartbeats().await
+    }
+
+    async fn held_leases(&self, owner: InstanceId) -> Result<Vec<HeldLease>, Error> {
+        self.inner.held_leases(owner).await
     }
 
     async fn open_effect_of(&self, workflow: WorkflowId) -> Result<Option<OpenEffectRow>, Error> {
@@ -264,6 +277,14 @@ impl Store for FaultyStore {
 
     async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
         self.inner.worker(id).await
+    }
+
+    async fn workers(
+        &self,
+        after: Option<WorkerId>,
+        limit: u32,
+    ) -> Result<Vec<WorkerSummary>, Error> {
+        self.inner.workers(after, limit).await
     }
 
     async fn forge_item(
@@ -428,6 +449,14 @@ impl Tx for FaultyTx {
 
     async fn put_worker(&mut self, worker: &WorkerRow) -> Result<(), Error> {
         self.inner.put_worker(worker).await
+    }
+
+    async fn set_worker_drain(&mut self, id: WorkerId, drain: Option<&Drain>) -> Result<(), Error> {
+        self.inner.set_worker_drain(id, drain).await
+    }
+
+    async fn set_worker_declared_dead(&mut self, id: WorkerId, at: Timestamp) -> Result<(), Error> {
+        self.inner.set_worker_declared_dead(id, at).await
     }
 
     async fn forge_item(

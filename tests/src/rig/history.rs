@@ -46,7 +46,10 @@ impl History {
                 .events(None, 0, 1_000_000)
                 .await
                 .expect("the store answers"),
-            sessions: store.sessions(None).await.expect("the store answers"),
+            sessions: store
+                .sessions(None, None, u32::MAX)
+                .await
+                .expect("the store answers"),
             effects,
         }
     }

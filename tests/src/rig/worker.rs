@@ -9,7 +9,7 @@ use pointsman_master::{
         time::Timestamp,
         verdict::Verdict,
     },
-    service::{Claim, Completed, Completion, Error, Grant, Registration, Stop},
+    service::{Claim, Completed, Completion, Error, Grant, Heard, Registration, Stop},
     store::model::{ProfileRow, ProgressRow, StateDirectory, WorkerRow},
 };
 
@@ -47,6 +47,8 @@ impl FakeWorker {
             }],
             registered_at: Timestamp(0),
             last_beat_at: Timestamp(0),
+            drain: None,
+            declared_dead_at: None,
         };
         Self { row }
     }
@@ -161,8 +163,13 @@ impl FakeWorker {
         commit
     }
 
-    /// Says that these sessions live.
+    /// Says that these sessions live, and hears which are to be stopped.
     pub async fn beat(&self, rig: &Rig, keys: &[LeaseKey]) -> Result<Vec<Stop>, Error> {
+        Ok(self.hear(rig, keys).await?.stops)
+    }
+
+    /// Says that these sessions live, and hears all that is answered.
+    pub async fn hear(&self, rig: &Rig, keys: &[LeaseKey]) -> Result<Heard, Error> {
         let sessions: Vec<ProgressRow> = keys.iter().map(|key| progress(*key)).collect();
         rig.service()
             .beat(self.row.id, self.row.instance, &sessions, Duration::ZERO)

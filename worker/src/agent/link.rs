@@ -12,7 +12,7 @@ use crate::{
     assignment::LeaseKey,
     error::chain,
     lease::{Beats, Sent},
-    master::{self, Answer, Beat, BeatStream, Directive, Introduction, Limits, Masters},
+    master::{self, Answer, Beat, BeatStream, Directive, Drain, Introduction, Limits, Masters},
     process::clock,
     retry::Retry,
 };
@@ -20,8 +20,11 @@ use crate::{
 /// What the loop is told.
 pub(super) enum Event {
     Registered(Limits),
-    /// This beat was written down by the master.
-    Acknowledged(Sent<LeaseKey>),
+    /// This beat was written down by the master, which drains the worker or does not.
+    Acknowledged {
+        sent: Sent<LeaseKey>,
+        drain: Option<Drain>,
+    },
     Directive(Directive),
 }
 
@@ -166,17 +169,26 @@ impl Link {
 
     async fn take(&mut self, answer: Answer) -> Result<(), Break> {
         let is_unknown = answer.directives.contains(&Directive::Register);
+        let drain = answer
+            .directives
+            .iter()
+            .find_map(|directive| match directive {
+                Directive::Drain(drain) => Some(drain.clone()),
+                _ => None,
+            });
         if let Some(sent) = self.beats.acknowledge(answer.acknowledged) {
             if !is_unknown {
                 self.retry.succeeded();
             }
-            self.tell(Event::Acknowledged(sent)).await?;
+            self.tell(Event::Acknowledged { sent, drain }).await?;
         }
         let mut end = Ok(());
         for directive in answer.directives {
             match directive {
                 Directive::Draining => end = Err(Break::Draining),
                 Directive::Register => return Err(Break::Unknown),
+                // Goes with the acknowledgement.
+                Directive::Drain(_) => {}
                 directive @ (Directive::Cancel { .. } | Directive::LeaseLost { .. }) => {
                     self.tell(Event::Directive(directive)).await?;
                 }

@@ -23,7 +23,7 @@ use crate::{
     config::Config,
     ids, janitor,
     lease::BootTime,
-    master::{self, Caller, Directive, Introduction, Limits, Masters, NotUnderstood, Phase},
+    master::{self, Caller, Directive, Drain, Introduction, Limits, Masters, NotUnderstood, Phase},
     process::{clock, host},
     retry::Retry,
     session::{self, Session, Stop},
@@ -124,9 +124,19 @@ struct Agent {
     asking: JoinSet<Result<Leases, master::Error>>,
     /// What was asked last, while its answer has not come.
     question: Option<Question>,
+    /// The worker goes.
     draining: Option<Draining>,
+    /// Operators drain the worker, which stays.
+    drained: Option<Drained>,
     /// Set when a part of the agent broke: it ends with this error.
     broken: Option<anyhow::Error>,
+}
+
+/// A drain by operators.
+#[derive(Clone, Copy, Default)]
+struct Drained {
+    /// Unset where sessions run on to their end.
+    sessions: Option<Draining>,
 }
 
 #[derive(Clone, Copy)]
@@ -150,6 +160,7 @@ impl Agent {
             asking: JoinSet::new(),
             question: None,
             draining: None,
+            drained: None,
             broken: None,
         }
     }
@@ -167,6 +178,7 @@ impl Agent {
                 Some(ended) = self.sessions.join_next_with_id() => self.on_end(ended),
                 () = signals.next() => self.on_signal(),
                 () = grace_over(self.draining) => self.stop_now(),
+                () = grace_over(self.drained.and_then(|d| d.sessions)) => self.stop_drained(),
                 Some(ended) = link.join_next() => self.on_link_end(ended),
             }
         }
@@ -183,7 +195,7 @@ impl Agent {
     /// Asks for leases, where slots are free and nobody asks yet.
     fn ask(&mut self) {
         let free = self.capacity.saturating_sub(self.n_sessions());
-        let (Some(limits), None) = (self.limits, self.draining) else {
+        let (Some(limits), None, None) = (self.limits, self.draining, self.drained) else {
             return;
         };
         if free > 0 && self.asking.is_empty() {
@@ -247,7 +259,10 @@ impl Agent {
             session::session(Arc::clone(&self.context), assignment, move || {
                 roster.touch()
             });
-        if self.draining.is_some() {
+        let stops = self
+            .drained
+            .is_some_and(|drained| drained.sessions.is_some());
+        if self.draining.is_some() || stops {
             // The answer was on its way when draining began: the session gives it back.
             control.stop(Stop::Draining);
         }
@@ -273,10 +288,11 @@ impl Agent {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Registered(limits) => self.limits = Some(limits),
-            Event::Acknowledged(sent) => {
+            Event::Acknowledged { sent, drain } => {
                 for key in &sent.sessions {
                     self.roster.with(key, |control| control.renew(sent.sent_at));
                 }
+                self.on_drain(drain);
             }
             Event::Directive(Directive::Cancel { key, reason }) => {
                 self.stop(&key, Stop::Cancelled, &reason);
@@ -285,7 +301,7 @@ impl Agent {
                 self.stop(&key, Stop::LeaseLost, &reason);
             }
             // The link has done them already.
-            Event::Directive(Directive::Draining | Directive::Register) => {}
+            Event::Directive(Directive::Draining | Directive::Register | Directive::Drain(_)) => {}
         }
     }
 
@@ -295,6 +311,41 @@ impl Agent {
             if control.stop(stop) {
                 tracing::info!(attempt.id = %key.attempt_id, ?stop, reason, "master stops a session");
             }
+        });
+    }
+
+    /// Takes in what an acknowledgement says of a drain by operators. Unlike a signal's, it ends.
+    fn on_drain(&mut self, drain: Option<Drain>) {
+        let Some(drain) = drain else {
+            if self.drained.take().is_some() {
+                tracing::info!("worker is undrained, and asks for leases again");
+            }
+            return;
+        };
+        let drained = self.drained.get_or_insert_with(|| {
+            tracing::info!(
+                reason = drain.reason,
+                "worker is drained, and asks for no leases"
+            );
+            Drained::default()
+        });
+        if drain.stops_sessions && drained.sessions.is_none() {
+            tracing::info!(
+                sessions = self.roster.len(),
+                grace_seconds = self.drain_grace.as_secs(),
+                "drain stops the sessions after the grace"
+            );
+            drained.sessions = Some(Draining::Until(Instant::now() + self.drain_grace));
+        }
+    }
+
+    /// The grace of a drain by operators is over. The worker stays.
+    fn stop_drained(&mut self) {
+        self.drained = Some(Drained {
+            sessions: Some(Draining::Now),
+        });
+        self.roster.for_each(|control| {
+            control.stop(Stop::Draining);
         });
     }
 

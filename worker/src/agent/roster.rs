@@ -31,6 +31,10 @@ impl Roster {
         self.lock().contains_key(key)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Calls `act` where there is such a session.
     pub(super) fn with(&self, key: &LeaseKey, act: impl FnOnce(&Control)) {
         if let Some(control) = self.lock().get(key) {

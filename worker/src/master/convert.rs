@@ -287,6 +287,16 @@ pub(crate) enum Directive {
     Draining,
     /// Register again.
     Register,
+    /// Ask for no leases, for as long as acknowledgements say so.
+    Drain(Drain),
+}
+
+/// What a drain is to a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Drain {
+    pub(crate) reason: String,
+    /// Sessions are to be stopped after the worker's grace, and given back.
+    pub(crate) stops_sessions: bool,
 }
 
 pub(super) fn answer(response: v1::HeartbeatsResponse) -> Answer {
@@ -322,6 +332,10 @@ fn directive(wire: &v1::Directive) -> Option<Directive> {
         }),
         Action::Draining => Some(Directive::Draining),
         Action::Register => Some(Directive::Register),
+        Action::Drain => Some(Directive::Drain(Drain {
+            reason,
+            stops_sessions: wire.stop_sessions,
+        })),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub(crate) use convert::{
-    Beat, Directive, FailureClass, Introduction, Outcome, Phase, Status as SessionStatus,
+    Beat, Directive, Drain, FailureClass, Introduction, Outcome, Phase, Status as SessionStatus,
 };
 
 /// Longest that one call may take beyond what it is asked to wait.

@@ -219,6 +219,7 @@ pub(crate) fn seconds(seconds: u64) -> Option<prost_types::Duration> {
 }
 
 mod departures;
+mod drains;
 
 const RUNS_ON: &str = "echo $$ > \"$WORLD/pid\"; while :; do echo; sleep 0.05; done";
 
@@ -668,6 +669,7 @@ async fn a_cancelled_session_is_stopped_and_says_nothing() {
             action: action.into(),
             lease: Some(key()),
             reason: "a test".to_owned(),
+            ..v1::Directive::default()
         });
         eventually_async("end of the harness", || is_dead(pid).then_some(())).await;
         world

@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) complete_errors: VecDeque<Status>,
     /// Sent with each acknowledgement for as long as beats list the lease.
     pub(crate) directives: Vec<v1::Directive>,
+    /// Sent with each acknowledgement.
+    pub(crate) drain: Option<v1::Directive>,
     /// Sent with the next acknowledgement, once.
     pub(crate) once: VecDeque<Action>,
     pub(crate) is_mute: bool,
@@ -140,6 +142,7 @@ impl State {
             .filter(|d| lists(d))
             .cloned()
             .collect();
+        directives.extend(self.drain.clone());
         directives.extend(self.once.drain(..).map(|action| v1::Directive {
             action: action.into(),
             ..v1::Directive::default()

@@ -340,3 +340,37 @@ pub(crate) async fn no_more_is_leased_than_nonces_are_given(world: &World) {
     assert_eq!(world.claim_ids(ROLE, 35).await.len(), 5);
     assert_eq!(world.claim_ids(ROLE, 35).await, []);
 }
+
+pub(crate) async fn a_drained_or_dead_worker_gets_what_it_has_and_no_more(world: &World) {
+    let repository = world.repository("lamp").await;
+    for _ in 0..3 {
+        world.work(&repository, ROLE).await;
+    }
+    let worker = world.new_worker("w1");
+    world.put_worker(&worker).await;
+    let mut first = world.request(vec![offer(ROLE)], 1);
+    first.worker = worker.id;
+    let held = world.claim(&first).await;
+    let mut second = world.request(vec![offer(ROLE)], 1);
+    second.worker = worker.id;
+
+    let mut tx = world.tx().await;
+    tx.set_worker_drain(worker.id, Some(&world.drain()))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    first.nonces = vec![world.nonce(), world.nonce()];
+    assert_eq!(world.claim(&first).await[0].lease, held[0].lease);
+    assert_eq!(world.claim(&first).await.len(), 1);
+    assert_eq!(world.claim(&second).await, []);
+
+    let mut tx = world.tx().await;
+    tx.set_worker_drain(worker.id, None).await.unwrap();
+    tx.set_worker_declared_dead(worker.id, world.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(world.claim(&second).await, []);
+    world.put_worker(&worker).await;
+    assert_eq!(world.claim(&second).await.len(), 1);
+}

@@ -11,7 +11,7 @@ use crate::{
     },
     store::{
         Error, REAP_MARGIN_SECONDS,
-        model::{BeatWrite, Claimed, LeaseRow, ProgressRow, StaleLease},
+        model::{BeatWrite, Claimed, HeldLease, LeaseRow, ProgressRow, StaleLease},
     },
 };
 
@@ -281,7 +281,7 @@ pub(crate) async fn progress_is_kept_of_the_present_lease_alone(world: &World) {
     let key = first.lease.key;
     let store = world.store();
     let told = async || {
-        let mut sessions = store.sessions(None).await.unwrap();
+        let mut sessions = store.sessions(None, None, 100).await.unwrap();
         assert_eq!(sessions.len(), 1);
         sessions.pop().unwrap().progress
     };
@@ -343,7 +343,7 @@ pub(crate) async fn sessions_and_leases_are_listed_by_worker(world: &World) {
         .collect();
     let other = world.leased(&repository).await.lease;
     let store = world.store();
-    let sessions = store.sessions(Some(worker.id)).await.unwrap();
+    let sessions = store.sessions(Some(worker.id), None, 100).await.unwrap();
     let listed: Vec<LeaseRow> = sessions.iter().map(|s| s.lease.clone()).collect();
     assert_eq!(listed, leases);
     let session = &sessions[0];
@@ -353,8 +353,55 @@ pub(crate) async fn sessions_and_leases_are_listed_by_worker(world: &World) {
         ("w1", "host-1")
     );
     // A lease whose worker is not known is a lease all the same.
-    assert_eq!(store.sessions(None).await.unwrap().len(), 3);
+    assert_eq!(store.sessions(None, None, 100).await.unwrap().len(), 3);
     let mut tx = world.tx().await;
     assert_eq!(tx.leases_of_worker(worker.id).await.unwrap(), leases);
     assert_eq!(tx.leases_of_worker(other.worker).await.unwrap(), [other]);
+}
+
+pub(crate) async fn heartbeats_and_held_leases_are_read_by_themselves(world: &World) {
+    let repository = world.repository("lamp").await;
+    let worker = world.new_worker("w1");
+    world.put_worker(&worker).await;
+    for _ in 0..2 {
+        world.work(&repository, Role::Reviewer).await;
+    }
+    let mut request = world.request(vec![offer(Role::Reviewer)], 2);
+    request.worker = worker.id;
+    let claimed = world.claim(&request).await;
+    let other = world.leased(&repository).await;
+    let store = world.store();
+    let named = claimed[1].lease.key;
+    let rows = [progress(named, "running")];
+    store
+        .record_progress(worker.id, &rows, world.now())
+        .await
+        .unwrap();
+    let held = store.held_leases(request.instance).await.unwrap();
+    let expected: Vec<HeldLease> = claimed
+        .iter()
+        .map(|claimed| HeldLease {
+            key: claimed.lease.key,
+            leased_at: claimed.lease.leased_at,
+            is_named: claimed.lease.key == named,
+        })
+        .collect();
+    assert_eq!(held, expected);
+    let mut heartbeats = store.heartbeats().await.unwrap();
+    heartbeats.sort();
+    let mut expected: Vec<_> = claimed
+        .iter()
+        .chain([&other])
+        .map(|claimed| (claimed.lease.key, claimed.lease.heartbeat_at))
+        .collect();
+    expected.sort();
+    assert_eq!(heartbeats, expected);
+    let keys = async |after, limit| -> Vec<LeaseKey> {
+        let sessions = store.sessions(None, after, limit).await.unwrap();
+        sessions.iter().map(|session| session.lease.key).collect()
+    };
+    let all = keys(None, 9).await;
+    assert_eq!(all.len(), 3);
+    assert_eq!(keys(None, 2).await, all[..2]);
+    assert_eq!(keys(Some(all[1].attempt), 2).await, all[2..]);
 }

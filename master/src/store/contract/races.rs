@@ -29,7 +29,7 @@ pub(crate) async fn a_dropped_transaction_leaves_nothing(world: &World) {
     drop(tx);
     let row = store.attempt(claimed.attempt.id).await.unwrap().unwrap();
     assert_eq!(row.attempt.fence.0, 0);
-    assert_eq!(store.sessions(None).await.unwrap(), []);
+    assert_eq!(store.sessions(None, None, 100).await.unwrap(), []);
 }
 
 pub(crate) async fn reads_see_what_was_committed_alone(world: &World) {

@@ -449,3 +449,52 @@ pub(crate) async fn an_effect_is_updated_while_it_is_open(world: &World) {
     let error = tx.update_effect(&effect).await.unwrap_err();
     assert!(matches!(error, Error::LostRace("effect")));
 }
+
+pub(crate) async fn a_drain_outlives_registrations_and_a_declared_death_does_not(world: &World) {
+    let mut worker = world.new_worker("w1");
+    world.put_worker(&worker).await;
+    let drain = world.drain();
+    let mut tx = world.tx().await;
+    tx.set_worker_drain(worker.id, Some(&drain)).await.unwrap();
+    tx.set_worker_declared_dead(worker.id, Timestamp(7))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let read = world.store().worker(worker.id).await.unwrap().unwrap();
+    assert_eq!(read.drain.as_ref(), Some(&drain));
+    assert_eq!(read.declared_dead_at, Some(Timestamp(7)));
+    world.put_worker(&worker).await;
+    worker.drain = Some(drain);
+    let read = world.store().worker(worker.id).await.unwrap();
+    assert_eq!(read, Some(worker));
+    let nobody = crate::domain::ids::WorkerId(world.id());
+    let mut tx = world.tx().await;
+    let error = tx.set_worker_drain(nobody, None).await.unwrap_err();
+    assert!(matches!(error, Error::LostRace("worker")));
+    let error = tx.set_worker_declared_dead(nobody, Timestamp(7)).await;
+    assert!(matches!(error, Err(Error::LostRace("worker"))));
+}
+
+pub(crate) async fn workers_are_listed_by_page_with_their_leases(world: &World) {
+    let repository = world.repository("lamp").await;
+    let mut workers = Vec::new();
+    for name in ["w1", "w2", "w3"] {
+        let worker = world.new_worker(name);
+        world.put_worker(&worker).await;
+        workers.push(worker);
+    }
+    workers.sort_by_key(|worker| worker.id);
+    world.work(&repository, Role::Reviewer).await;
+    let mut request = world.request(vec![super::world::offer(Role::Reviewer)], 1);
+    request.worker = workers[1].id;
+    world.claim(&request).await;
+    let first = world.store().workers(None, 2).await.unwrap();
+    let second = world.store().workers(Some(workers[1].id), 2).await.unwrap();
+    let listed: Vec<_> = first
+        .into_iter()
+        .chain(second)
+        .map(|s| (s.worker, s.n_leases))
+        .collect();
+    let expected: Vec<_> = workers.into_iter().zip([0, 1, 0]).collect();
+    assert_eq!(listed, expected);
+}

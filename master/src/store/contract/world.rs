@@ -29,8 +29,8 @@ use crate::{
     store::{
         Store, Tx,
         model::{
-            About, CheckRun, ClaimRequest, Claimed, ForgeItem, NewEvent, Offer, OpenEffectRow,
-            Repository, StateDirectory, WorkerRow,
+            About, CheckRun, ClaimRequest, Claimed, Drain, ForgeItem, NewEvent, Offer,
+            OpenEffectRow, Repository, StateDirectory, WorkerRow,
         },
     },
 };
@@ -325,6 +325,16 @@ impl World {
             profiles: Vec::new(),
             registered_at: self.now(),
             last_beat_at: self.now(),
+            drain: None,
+            declared_dead_at: None,
+        }
+    }
+
+    pub(crate) fn drain(&self) -> Drain {
+        Drain {
+            requested_at: self.now(),
+            reason: "a new disk".to_owned(),
+            stops_sessions: true,
         }
     }
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     domain::{
         attempt::{Attempt, AttemptStatus, Role, fits_kill_budget},
-        ids::{AttemptId, Fence, LeaseKey, Nonce, RepositoryId},
+        ids::{AttemptId, Fence, LeaseKey, Nonce, RepositoryId, WorkerId},
         time::Timestamp,
         transitions::State,
     },
@@ -93,6 +93,12 @@ WHERE a.status = 'pending'
   AND w.head_sha IS NOT NULL
   -- A check of an earlier head tells nothing any more.
   AND (a.check_id IS NULL OR c.commit_sha = w.head_sha)
+  AND NOT EXISTS (
+    SELECT 1
+    FROM workers drained
+    WHERE drained.id = $9
+      AND (drained.drain_requested_at IS NOT NULL OR drained.declared_dead_at IS NOT NULL)
+  )
 ORDER BY a.created_at, a.id
 LIMIT $8"
 );
@@ -283,7 +289,7 @@ impl Queue {
         now: Timestamp,
     ) -> Result<(), Error> {
         while self.heads.is_empty() && self.has_more {
-            let rows = self.page(connection, now).await?;
+            let rows = self.page(connection, request.worker, now).await?;
             self.has_more = rows.len() >= PAGE as usize;
             for row in &rows {
                 let attempt = attempts::from_row(row)?.attempt;
@@ -299,6 +305,7 @@ impl Queue {
     async fn page(
         &self,
         connection: &mut SqliteConnection,
+        worker: WorkerId,
         now: Timestamp,
     ) -> Result<Vec<SqliteRow>, Error> {
         sqlx::query(CANDIDATES)
@@ -310,6 +317,7 @@ impl Queue {
             .bind(now.0)
             .bind(self.state.as_str())
             .bind(PAGE)
+            .bind(worker.to_string())
             .fetch_all(connection)
             .await
             .during("list candidates")

@@ -8,12 +8,12 @@ use super::{
 };
 use crate::{
     domain::{
-        ids::{AttemptId, Fence, LeaseKey, RequestId, WorkerId},
+        ids::{AttemptId, Fence, InstanceId, LeaseKey, RequestId, WorkerId},
         time::Timestamp,
     },
     store::{
         Error, REAP_MARGIN_SECONDS,
-        model::{LeaseRow, ProgressRow, SessionRow, StaleLease},
+        model::{HeldLease, LeaseRow, ProgressRow, SessionRow, StaleLease},
     },
 };
 
@@ -42,7 +42,21 @@ FROM attempt_leases l
 JOIN attempts a ON a.id = l.attempt_id
 LEFT JOIN workers w ON w.id = l.worker_id
 LEFT JOIN attempt_progress p ON p.attempt_id = l.attempt_id AND p.lock_fence = l.lock_fence
-WHERE $1 IS NULL OR l.worker_id = $1
+WHERE l.attempt_id > $2
+  AND ($1 IS NULL OR l.worker_id = $1)
+ORDER BY l.attempt_id
+LIMIT $3";
+
+const HEARTBEATS: &str = "
+SELECT attempt_id, lock_fence, lock_nonce, lock_heartbeat_at
+FROM attempt_leases";
+
+const HELD: &str = "
+SELECT l.attempt_id, l.lock_fence, l.lock_nonce, l.leased_at,
+    p.attempt_id IS NOT NULL AS is_named
+FROM attempt_leases l
+LEFT JOIN attempt_progress p ON p.attempt_id = l.attempt_id AND p.lock_fence = l.lock_fence
+WHERE l.lock_owner = $1
 ORDER BY l.attempt_id";
 
 const STALE: &str = "
@@ -88,6 +102,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     BY_ATTEMPT,
     OF_WORKER,
     SESSIONS,
+    HEARTBEATS,
+    HELD,
     STALE,
     INSERT,
     DELETE,
@@ -196,14 +212,54 @@ pub(super) async fn of_worker(
 pub(super) async fn sessions(
     connection: &mut SqliteConnection,
     worker: Option<WorkerId>,
+    after: Option<AttemptId>,
+    limit: u32,
 ) -> Result<Vec<SessionRow>, Error> {
     sqlx::query(SESSIONS)
         .bind(worker.map(|worker| worker.to_string()))
+        .bind(after_id(after))
+        .bind(limit)
         .fetch_all(connection)
         .await
         .during("list sessions")?
         .iter()
         .map(session)
+        .collect()
+}
+
+pub(super) async fn heartbeats(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<(LeaseKey, Timestamp)>, Error> {
+    sqlx::query(HEARTBEATS)
+        .fetch_all(connection)
+        .await
+        .during("list heartbeats")?
+        .iter()
+        .map(|row| {
+            let columns = columns(row);
+            Ok((key(&columns)?, columns.instant("lock_heartbeat_at")?))
+        })
+        .collect()
+}
+
+pub(super) async fn held(
+    connection: &mut SqliteConnection,
+    owner: InstanceId,
+) -> Result<Vec<HeldLease>, Error> {
+    sqlx::query(HELD)
+        .bind(owner.to_string())
+        .fetch_all(connection)
+        .await
+        .during("list an instance's leases")?
+        .iter()
+        .map(|row| {
+            let columns = columns(row);
+            Ok(HeldLease {
+                key: key(&columns)?,
+                leased_at: columns.instant("leased_at")?,
+                is_named: columns.flag("is_named")?,
+            })
+        })
         .collect()
 }
 

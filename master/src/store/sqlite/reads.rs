@@ -14,8 +14,9 @@ use crate::{
     store::{
         Error, Store, Tx,
         model::{
-            AttemptRow, BeatWrite, CheckRun, EventRow, ForgeItem, OpenEffectRow, ProgressRow,
-            Repository, SessionRow, StaleLease, WorkerRow, WorkflowFilter, WorkflowRow,
+            AttemptRow, BeatWrite, CheckRun, EventRow, ForgeItem, HeldLease, OpenEffectRow,
+            ProgressRow, Repository, SessionRow, StaleLease, WorkerRow, WorkerSummary,
+            WorkflowFilter, WorkflowRow,
         },
     },
 };
@@ -110,8 +111,21 @@ impl Store for SqliteStore {
         events::newest(&mut *self.reader().await?, workflow, limit).await
     }
 
-    async fn sessions(&self, worker: Option<WorkerId>) -> Result<Vec<SessionRow>, Error> {
-        leases::sessions(&mut *self.reader().await?, worker).await
+    async fn sessions(
+        &self,
+        worker: Option<WorkerId>,
+        after: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<Vec<SessionRow>, Error> {
+        leases::sessions(&mut *self.reader().await?, worker, after, limit).await
+    }
+
+    async fn heartbeats(&self) -> Result<Vec<(LeaseKey, Timestamp)>, Error> {
+        leases::heartbeats(&mut *self.reader().await?).await
+    }
+
+    async fn held_leases(&self, owner: InstanceId) -> Result<Vec<HeldLease>, Error> {
+        leases::held(&mut *self.reader().await?, owner).await
     }
 
     async fn open_effect_of(&self, workflow: WorkflowId) -> Result<Option<OpenEffectRow>, Error> {
@@ -180,6 +194,14 @@ impl Store for SqliteStore {
 
     async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
         workers::by_id(&mut *self.reader().await?, id).await
+    }
+
+    async fn workers(
+        &self,
+        after: Option<WorkerId>,
+        limit: u32,
+    ) -> Result<Vec<WorkerSummary>, Error> {
+        workers::page(&mut *self.reader().await?, after, limit).await
     }
 
     async fn forge_item(

@@ -146,7 +146,7 @@ async fn a_reopened_database_has_kept_everything() {
     let reopened = open(&path).await.unwrap();
     let read = reopened.repository(repository.id).await.unwrap();
     assert_eq!(read, Some(repository));
-    let sessions = reopened.sessions(None).await.unwrap();
+    let sessions = reopened.sessions(None, None, 100).await.unwrap();
     assert_eq!(sessions[0].lease, claimed.lease);
     let row = reopened.attempt(claimed.attempt.id).await.unwrap();
     assert_eq!(row.unwrap().attempt, claimed.attempt);
@@ -348,7 +348,7 @@ async fn impossible_values_of_leased_attempts_are_told() {
         )
         .await;
         let value = ("attempt_leases", column, value);
-        let error = store.sessions(None).await.err();
+        let error = store.sessions(None, None, 100).await.err();
         check_corrupt(value, &id.to_string(), error);
         let error = world.tx().await.lease(id).await.err();
         check_corrupt(value, &id.to_string(), error);
@@ -485,7 +485,7 @@ async fn progress_of_another_fence_is_not_shown() {
          SELECT attempt_id, lock_fence - 1, 'running', 1, 2, NULL, 3, 4 FROM attempt_leases",
     )
     .await;
-    let sessions = store.sessions(None).await.unwrap();
+    let sessions = store.sessions(None, None, 100).await.unwrap();
     assert_eq!(sessions[0].progress, None);
 }
 

@@ -23,7 +23,7 @@ use crate::{
     store::{
         Error, Tx,
         model::{
-            CheckRun, ClaimRequest, Claimed, ForgeItem, LeaseRow, LockedWorkflow, NewEvent,
+            CheckRun, ClaimRequest, Claimed, Drain, ForgeItem, LeaseRow, LockedWorkflow, NewEvent,
             OpenEffectRow, Repository, WorkerRow, WorkflowRow,
         },
     },
@@ -170,6 +170,14 @@ impl Tx for SqliteTx {
 
     async fn put_worker(&mut self, worker: &WorkerRow) -> Result<(), Error> {
         workers::put(&mut self.tx, worker).await
+    }
+
+    async fn set_worker_drain(&mut self, id: WorkerId, drain: Option<&Drain>) -> Result<(), Error> {
+        workers::set_drain(&mut self.tx, id, drain).await
+    }
+
+    async fn set_worker_declared_dead(&mut self, id: WorkerId, at: Timestamp) -> Result<(), Error> {
+        workers::set_declared_dead(&mut self.tx, id, at).await
     }
 
     async fn forge_item(

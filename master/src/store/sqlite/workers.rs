@@ -3,24 +3,38 @@
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
 use super::{
-    error::During,
-    rows::{Columns, Values},
+    error::{During, one_row},
+    rows::{Columns, Values, after_id},
 };
 use crate::{
-    domain::ids::WorkerId,
-    store::{Error, model::WorkerRow},
+    domain::{ids::WorkerId, time::Timestamp},
+    store::{
+        Error,
+        model::{Drain, WorkerRow, WorkerSummary},
+    },
 };
 
 const BY_ID: &str = "
 SELECT id, instance_id, name, host, boot_id, version, state_directory, capacity, roles, labels,
-    profiles, registered_at, last_beat_at
+    profiles, registered_at, last_beat_at, drain_requested_at, drain_reason, drain_stops_sessions,
+    declared_dead_at
 FROM workers
 WHERE id = $1";
 
+const PAGE: &str = "
+SELECT id, instance_id, name, host, boot_id, version, state_directory, capacity, roles, labels,
+    profiles, registered_at, last_beat_at, drain_requested_at, drain_reason, drain_stops_sessions,
+    declared_dead_at,
+    (SELECT COUNT(*) FROM attempt_leases l WHERE l.worker_id = workers.id) AS n_leases
+FROM workers
+WHERE id > $1
+ORDER BY id
+LIMIT $2";
+
 const PUT: &str = "
 INSERT INTO workers (id, instance_id, name, host, boot_id, version, state_directory, capacity, roles,
-    labels, profiles, registered_at, last_beat_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+    labels, profiles, registered_at, last_beat_at, declared_dead_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (id) DO UPDATE
 SET instance_id = excluded.instance_id,
     name = excluded.name,
@@ -33,9 +47,22 @@ SET instance_id = excluded.instance_id,
     labels = excluded.labels,
     profiles = excluded.profiles,
     registered_at = excluded.registered_at,
-    last_beat_at = excluded.last_beat_at";
+    last_beat_at = excluded.last_beat_at,
+    declared_dead_at = excluded.declared_dead_at";
 
-pub(super) const STATEMENTS: &[&str] = &[BY_ID, PUT];
+const SET_DRAIN: &str = "
+UPDATE workers
+SET drain_requested_at = $2,
+    drain_reason = $3,
+    drain_stops_sessions = $4
+WHERE id = $1";
+
+const SET_DECLARED_DEAD: &str = "
+UPDATE workers
+SET declared_dead_at = $2
+WHERE id = $1";
+
+pub(super) const STATEMENTS: &[&str] = &[BY_ID, PAGE, PUT, SET_DRAIN, SET_DECLARED_DEAD];
 
 fn from_row(row: &SqliteRow) -> Result<WorkerRow, Error> {
     let columns = Columns::new(row, "workers", "id");
@@ -53,7 +80,71 @@ fn from_row(row: &SqliteRow) -> Result<WorkerRow, Error> {
         profiles: columns.json("profiles")?,
         registered_at: columns.instant("registered_at")?,
         last_beat_at: columns.instant("last_beat_at")?,
+        drain: drain(&columns)?,
+        declared_dead_at: columns.instant_option("declared_dead_at")?,
     })
+}
+
+fn drain(columns: &Columns<'_>) -> Result<Option<Drain>, Error> {
+    let Some(requested_at) = columns.instant_option("drain_requested_at")? else {
+        return Ok(None);
+    };
+    Ok(Some(Drain {
+        requested_at,
+        reason: columns.text("drain_reason")?,
+        stops_sessions: columns.flag("drain_stops_sessions")?,
+    }))
+}
+
+pub(super) async fn page(
+    connection: &mut SqliteConnection,
+    after: Option<WorkerId>,
+    limit: u32,
+) -> Result<Vec<WorkerSummary>, Error> {
+    sqlx::query(PAGE)
+        .bind(after_id(after))
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .during("list workers")?
+        .iter()
+        .map(|row| {
+            Ok(WorkerSummary {
+                worker: from_row(row)?,
+                n_leases: Columns::new(row, "workers", "id").number("n_leases")?,
+            })
+        })
+        .collect()
+}
+
+pub(super) async fn set_drain(
+    connection: &mut SqliteConnection,
+    id: WorkerId,
+    drain: Option<&Drain>,
+) -> Result<(), Error> {
+    let result = sqlx::query(SET_DRAIN)
+        .bind(id.to_string())
+        .bind(drain.map(|drain| drain.requested_at.0))
+        .bind(drain.map(|drain| drain.reason.clone()))
+        .bind(drain.is_some_and(|drain| drain.stops_sessions))
+        .execute(connection)
+        .await
+        .during("set a worker's drain")?;
+    one_row(&result, "worker")
+}
+
+pub(super) async fn set_declared_dead(
+    connection: &mut SqliteConnection,
+    id: WorkerId,
+    at: Timestamp,
+) -> Result<(), Error> {
+    let result = sqlx::query(SET_DECLARED_DEAD)
+        .bind(id.to_string())
+        .bind(at.0)
+        .execute(connection)
+        .await
+        .during("declare a worker dead")?;
+    one_row(&result, "worker")
 }
 
 pub(super) async fn by_id(
@@ -92,6 +183,7 @@ pub(super) async fn put(
         .bind(values.json("profiles", &worker.profiles)?)
         .bind(worker.registered_at.0)
         .bind(worker.last_beat_at.0)
+        .bind(worker.declared_dead_at.map(|at| at.0))
         .execute(connection)
         .await
         .during("put a worker")?;
