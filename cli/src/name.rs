@@ -1,10 +1,13 @@
 //! Names of the wire's enums and how they are typed: AWAITING_CI, PULL_REQUEST, IMPLEMENTER.
 
-use pointsman_proto::v1::{Role, SessionPhase, WorkerLiveness, WorkflowKind, WorkflowState};
+use pointsman_proto::v1::{
+    MergeMethod, Role, SessionPhase, WorkerLiveness, WorkflowKind, WorkflowState,
+};
 
 const STATE_PREFIX: &str = "WORKFLOW_STATE_";
 const KIND_PREFIX: &str = "WORKFLOW_KIND_";
 const ROLE_PREFIX: &str = "ROLE_";
+const METHOD_PREFIX: &str = "MERGE_METHOD_";
 const PHASE_PREFIX: &str = "SESSION_PHASE_";
 const LIVENESS_PREFIX: &str = "WORKER_LIVENESS_";
 
@@ -51,6 +54,16 @@ pub(crate) fn kind(value: i32) -> Option<String> {
         WorkflowKind::try_from(value).map(|v| v.as_str_name()),
         KIND_PREFIX,
     )
+}
+
+/// A merge method's short name, in lower case as a policy takes it; `None` where none is said.
+pub(crate) fn merge_method(value: i32) -> Option<String> {
+    short(
+        value,
+        MergeMethod::try_from(value).map(|v| v.as_str_name()),
+        METHOD_PREFIX,
+    )
+    .map(|name| name.to_lowercase())
 }
 
 /// A role's short name; `None` where none is said.

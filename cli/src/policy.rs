@@ -10,6 +10,7 @@ ci_flake_retries, merge_rounds, head_moves, effect_tries, max_pickups, max_live_
 ci_flake_hard_ceiling, ci_optional (true or false); ci_poll_deadline_seconds, \
 ci_idle_deadline_seconds, ci_appear_deadline_seconds, merge_deadline_seconds, \
 effect_deadline_seconds (seconds); flaky_checks (names with commas between); \
+merge_method (merge, squash or fast_forward); \
 lease_ttl.ROLE or lease_ttl.ROLE.TIER (seconds)";
 
 /// One `key=value`.
@@ -64,6 +65,7 @@ impl Setting {
             }
             "merge_deadline_seconds" => policy.merge_deadline_seconds = Some(self.seconds()?),
             "effect_deadline_seconds" => policy.effect_deadline_seconds = Some(self.seconds()?),
+            "merge_method" => policy.merge_method = self.merge_method()?.into(),
             "flaky_checks" => policy.flaky_checks = self.names(),
             key => match key.strip_prefix("lease_ttl.") {
                 Some(whose) => policy.lease_ttls.push(self.lease_ttl(whose)?),
@@ -83,6 +85,17 @@ impl Setting {
             tier,
             seconds: self.number()?,
         })
+    }
+
+    fn merge_method(&self) -> Result<v1::MergeMethod, String> {
+        match self.value.as_str() {
+            "merge" => Ok(v1::MergeMethod::Merge),
+            "squash" => Ok(v1::MergeMethod::Squash),
+            "fast_forward" => Ok(v1::MergeMethod::FastForward),
+            other => Err(format!(
+                "merge_method takes merge, squash or fast_forward, not {other:?}"
+            )),
+        }
     }
 
     fn number(&self) -> Result<u32, String> {
@@ -149,8 +162,9 @@ mod tests {
     #[test]
     fn every_documented_key_is_taken() {
         let keys = KEYS.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
-        for key in keys.filter(|key| key.contains('_') && *key != "lease_ttl") {
-            let taken = ["1", "true"]
+        let words = ["lease_ttl", "fast_forward"];
+        for key in keys.filter(|key| key.contains('_') && !words.contains(key)) {
+            let taken = ["1", "true", "squash"]
                 .iter()
                 .any(|v| parse_setting(&format!("{key}={v}")).is_ok());
             assert!(taken, "{key}");
@@ -167,6 +181,7 @@ mod tests {
         check("tiers=3", "there are max_tier, ");
         check("max_tier=-1", "takes a number");
         check("ci_optional=yes", "true or false");
+        check("merge_method=rebase", "merge, squash or fast_forward");
         check("lease_ttl.boss=3", "conflict_resolver");
         check("lease_ttl.ci.x=3", "TIER");
     }

@@ -79,6 +79,7 @@ pub(crate) struct Policy {
     effect_deadline_seconds: Option<u64>,
     lease_ttls: Vec<LeaseTtl>,
     max_live_workflows: Option<u32>,
+    merge_method: Option<String>,
 }
 
 impl From<v1::Policy> for Policy {
@@ -103,6 +104,7 @@ impl From<v1::Policy> for Policy {
             effect_deadline_seconds: policy.effect_deadline_seconds,
             lease_ttls: policy.lease_ttls.into_iter().map(LeaseTtl::from).collect(),
             max_live_workflows: policy.max_live_workflows,
+            merge_method: name::merge_method(policy.merge_method),
         }
     }
 }

@@ -49,6 +49,39 @@ pub enum Error {
     Deadline { command: String },
 }
 
+/// What runs at the other end of a local path to serve a fetch. A repository of another user is taken:
+/// nothing of its configuration or hooks matters to a fetch.
+const LOCAL_UPLOAD_PACK: &str = "--upload-pack=git -c 'safe.directory=*' upload-pack";
+
+/// The directory that `url` names, where it is on this host; `None` for any other address, and for an
+/// encoded one, which only git reads.
+pub fn local_path(url: &str) -> Option<&Path> {
+    let path = match url.strip_prefix("file://") {
+        Some(path) if path.contains('%') => return None,
+        Some(path) => path,
+        None => url,
+    };
+    path.starts_with('/').then(|| Path::new(path))
+}
+
+/// What `fetch` and `ls-remote` from `url` need beside it: without it, git refuses a local path that
+/// belongs to another user, since settings of this end do not reach the other.
+pub fn upload_pack(url: &str) -> Option<&'static str> {
+    local_path(url).map(|_| LOCAL_UPLOAD_PACK)
+}
+
+/// As [`upload_pack`], for `push`. Where `updates_working_copy`, a branch that is checked out there is
+/// taken if its working copy has no changes, which is then brought along. The hooks of the repository run
+/// as they do for anybody's push.
+pub fn receive_pack(url: &str, updates_working_copy: bool) -> Option<&'static str> {
+    local_path(url)?;
+    Some(if updates_working_copy {
+        "--receive-pack=git -c 'safe.directory=*' -c receive.denyCurrentBranch=updateInstead receive-pack"
+    } else {
+        "--receive-pack=git -c 'safe.directory=*' receive-pack"
+    })
+}
+
 /// What git printed, and how it ended.
 #[derive(Debug, Clone)]
 pub struct Output {
@@ -323,6 +356,52 @@ mod tests {
         git.run(["commit", "--allow-empty", "-m", "x"])
             .await
             .unwrap();
+    }
+
+    #[test]
+    fn only_paths_are_local() {
+        for url in ["/srv/a.git", "file:///srv/a.git"] {
+            assert_eq!(local_path(url), Some(Path::new("/srv/a.git")));
+        }
+        for url in [
+            "https://host/a",
+            "git@host:a.git",
+            "ssh://host/a",
+            "file:///a%20b",
+            "file://host/a",
+        ] {
+            assert_eq!(local_path(url), None, "{url}");
+            assert_eq!(upload_pack(url), None, "{url}");
+            assert_eq!(receive_pack(url, true), None, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_local_repository_of_another_user_is_read_and_pushed_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let remote = directory.path().join("remote.git");
+        let url = remote.to_str().unwrap();
+        // git's own way to test this.
+        let git = Git::new(directory.path())
+            .with_identity("A", "a@example.invalid")
+            .with_env("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1");
+        git.run(["init", "--quiet", "--bare", url]).await.unwrap();
+        git.run(["init", "--quiet", "."]).await.unwrap();
+        git.run(["commit", "--quiet", "--allow-empty", "-m", "x"])
+            .await
+            .unwrap();
+        let push = ["push", "--quiet", url, "HEAD:refs/heads/main"];
+        let refused = git.run(push).await.unwrap_err().to_string();
+        assert!(refused.contains("dubious ownership"), "{refused}");
+        let with = receive_pack(url, false).unwrap();
+        git.run(["push", "--quiet", with, url, "HEAD:refs/heads/main"])
+            .await
+            .unwrap();
+        let refused = git.run(["ls-remote", url]).await.unwrap_err().to_string();
+        assert!(refused.contains("dubious ownership"), "{refused}");
+        let with = upload_pack(url).unwrap();
+        let refs = git.text(["ls-remote", with, url]).await.unwrap();
+        assert!(refs.contains("refs/heads/main"), "{refs}");
     }
 
     #[test]

@@ -6,8 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     attempt::{Role, default_ttl_seconds},
+    text::text_enum,
     transitions::Bound,
 };
+
+text_enum! {
+    /// How a pull request comes onto its base branch.
+    pub enum MergeMethod: "merge method" {
+        /// A commit with both as its parents.
+        Merge = "merge",
+        /// One commit on the base branch with the tree of the merge; the head's own commits stay off it.
+        Squash = "squash",
+        /// The base branch moves to the head, which must contain it.
+        FastForward = "fast_forward",
+    }
+}
 
 /// Time-to-live of the leases of one role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +76,8 @@ pub struct Policy {
     pub lease_ttls: Vec<LeaseTtl>,
     /// Workflows of the repository past DISCOVERED and not terminal.
     pub max_live_workflows: u32,
+    /// How its pull requests are merged.
+    pub merge_method: MergeMethod,
 }
 
 impl Default for Policy {
@@ -87,6 +102,7 @@ impl Default for Policy {
             effect_deadline_seconds: 24 * 3600,
             lease_ttls: Vec::new(),
             max_live_workflows: 20,
+            merge_method: MergeMethod::Merge,
         }
     }
 }

@@ -3,10 +3,12 @@
 //! Each function is one rule, stated over the port and a [`World`] in which a test can act as a person and
 //! as a worker. [`contract_tests`] makes a test of each for one kind of world.
 
+pub(super) mod methods;
+
 use async_trait::async_trait;
 
 use crate::{
-    domain::{ids::CommitId, workflow::Kind},
+    domain::{ids::CommitId, policy::MergeMethod, workflow::Kind},
     forge::{
         Error, Forge, Item, MergeOutcome, MoveOutcome, OpenOutcome, WantedMerge, WantedPullRequest,
     },
@@ -51,6 +53,19 @@ macro_rules! contract_tests {
     )+};
 }
 
+/// Makes a test of each rule that holds for every merge method.
+macro_rules! method_tests {
+    ($world:expr; $( $rule:ident, )+) => {$(
+        #[tokio::test]
+        async fn $rule() {
+            for method in crate::domain::policy::MergeMethod::ALL {
+                let world = $world.await;
+                $crate::forge::contract::methods::$rule(&world, *method).await;
+            }
+        }
+    )+};
+}
+
 /// All rules, for [`contract_tests`].
 macro_rules! contract {
     ($world:expr) => {
@@ -81,11 +96,26 @@ macro_rules! contract {
             a_closed_pull_request_is_not_merged,
             unrelated_history_is_not_merged,
             a_pull_request_is_merged_under_its_own_name_alone,
+            a_squash_by_hand_is_not_credited,
+            a_text_that_names_the_pull_request_is_not_credited,
+            a_fast_forward_takes_a_base_that_moved_into_the_head_first,
+            a_deleted_branch_is_not_made_again_by_a_late_move,
+            a_branch_that_was_moved_back_is_respected,
+            a_branch_that_was_made_anew_is_respected,
+        }
+        $crate::forge::contract::method_tests! { $world;
+            each_method_brings_the_work_onto_the_base_branch,
+            each_method_finds_its_first_merge_again,
+            each_method_merges_once_at_the_same_time,
+            no_method_merges_a_moved_head,
+            no_method_merges_a_conflict,
+            no_method_merges_what_is_closed,
+            no_method_merges_again_what_was_taken_back,
         }
     };
 }
 
-pub(super) use {contract, contract_tests};
+pub(super) use {contract, contract_tests, method_tests};
 
 /// A name with slashes, as our own are.
 const HEAD: &str = "pointsman/some/work";
@@ -131,6 +161,15 @@ pub(super) async fn opened(world: &dyn World) -> WantedMerge {
         base_ref: item.base_ref,
         head,
         title: item.title,
+        method: MergeMethod::Merge,
+    }
+}
+
+/// As [`opened`], to be merged so.
+async fn opened_for(world: &dyn World, method: MergeMethod) -> WantedMerge {
+    WantedMerge {
+        method,
+        ..opened(world).await
     }
 }
 
@@ -444,6 +483,7 @@ pub(super) async fn conflicts_are_listed_by_path(world: &dyn World) {
         base_ref: "main".to_owned(),
         head: wanted_head.clone(),
         title: item.title,
+        method: MergeMethod::Merge,
     };
     let MergeOutcome::Conflict { paths } = merge(world, &wanted).await else {
         panic!("it conflicts");
@@ -529,6 +569,7 @@ pub(super) async fn unrelated_history_is_not_merged(world: &dyn World) {
         base_ref: "main".to_owned(),
         head,
         title: item.title,
+        method: MergeMethod::Merge,
     };
     assert!(matches!(
         merge(world, &wanted).await,
@@ -561,5 +602,101 @@ pub(super) async fn a_pull_request_is_merged_under_its_own_name_alone(world: &dy
             MergeOutcome::Refused { .. }
         ));
     }
+    assert_eq!(base(world).await, before);
+}
+
+pub(super) async fn a_squash_by_hand_is_not_credited(world: &dyn World) {
+    let wanted = opened(world).await;
+    let by_hand = world
+        .commit(&[&base(world).await], &[("work", "done")])
+        .await;
+    world.put("main", Some(&by_hand)).await;
+    let seen = item(world, wanted.number).await;
+    assert_eq!((seen.is_open, seen.merged_commit), (true, None));
+    // Its own merge changes no file, and takes nothing away.
+    let commit = merged(world, &wanted).await;
+    assert_eq!(world.parents(&commit).await, [by_hand, wanted.head]);
+    assert_eq!(world.file(&commit, "work").await, "done");
+}
+
+/// fabrik#1614: a pull request that was told by a text in another was credited with that one's merge.
+pub(super) async fn a_text_that_names_the_pull_request_is_not_credited(world: &dyn World) {
+    let wanted = opened(world).await;
+    let message = format!(
+        "Merge pull request #{}: {}\n\nPointsman-Head: {}\n",
+        wanted.number, wanted.title, wanted.head
+    );
+    let unrelated = world
+        .commit(&[&base(world).await], &[("text", &message)])
+        .await;
+    world.put("main", Some(&unrelated)).await;
+    let seen = item(world, wanted.number).await;
+    assert_eq!((seen.is_open, seen.merged_commit), (true, None));
+}
+
+pub(super) async fn a_fast_forward_takes_a_base_that_moved_into_the_head_first(world: &dyn World) {
+    let wanted = opened_for(world, MergeMethod::FastForward).await;
+    let onto = world
+        .commit(&[&base(world).await], &[("else", "too")])
+        .await;
+    world.put("main", Some(&onto)).await;
+    let MergeOutcome::HeadMoved { head } = merge(world, &wanted).await else {
+        panic!("the head takes the base in");
+    };
+    assert_eq!(base(world).await, onto, "nothing is merged yet");
+    assert_eq!(world.tip(HEAD).await, Some(head.clone()));
+    assert_eq!(
+        world.parents(&head).await,
+        [wanted.head.clone(), onto.clone()]
+    );
+    let again = merge(world, &wanted).await;
+    assert_eq!(again, MergeOutcome::HeadMoved { head: head.clone() });
+    let wanted = WantedMerge {
+        head: head.clone(),
+        ..wanted
+    };
+    assert_eq!(merged(world, &wanted).await, head);
+    assert_eq!(base(world).await, head);
+    assert_eq!(world.file(&head, "else").await, "too");
+}
+
+/// ai-agents#5486: a push after the merge made the deleted branch anew.
+pub(super) async fn a_deleted_branch_is_not_made_again_by_a_late_move(world: &dyn World) {
+    let wanted = opened(world).await;
+    let late = world.commit(&[&wanted.head], &[("late", "1")]).await;
+    merged(world, &wanted).await;
+    world.put(HEAD, None).await;
+    let outcome = world
+        .forge()
+        .move_branch(world.repository(), HEAD, &wanted.head, &late)
+        .await;
+    assert!(
+        matches!(outcome, Ok(MoveOutcome::Waiting { .. })),
+        "{outcome:?}"
+    );
+    assert_eq!(world.tip(HEAD).await, None);
+    let seen = item(world, wanted.number).await;
+    assert_eq!((seen.is_open, seen.head), (false, None));
+}
+
+pub(super) async fn a_branch_that_was_moved_back_is_respected(world: &dyn World) {
+    let start = base(world).await;
+    let from = world.commit(&[&start], &[("a", "1")]).await;
+    let to = world.commit(&[&from], &[("a", "2")]).await;
+    world.put(HEAD, Some(&start)).await;
+    let superseded = MoveOutcome::Superseded {
+        head: start.clone(),
+    };
+    check_moved(world, &from, &to, superseded, Some(&start)).await;
+}
+
+pub(super) async fn a_branch_that_was_made_anew_is_respected(world: &dyn World) {
+    let wanted = opened(world).await;
+    let before = base(world).await;
+    world.put(HEAD, None).await;
+    let theirs = world.commit(&[&before], &[("theirs", "1")]).await;
+    world.put(HEAD, Some(&theirs)).await;
+    let outcome = merge(world, &wanted).await;
+    assert_eq!(outcome, MergeOutcome::HeadMoved { head: theirs });
     assert_eq!(base(world).await, before);
 }

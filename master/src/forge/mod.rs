@@ -15,6 +15,7 @@ use crate::{
     domain::{
         ci::CheckState,
         ids::{CommitId, WorkflowId},
+        policy::MergeMethod,
         workflow::Kind,
     },
     store::model::Repository,
@@ -98,7 +99,7 @@ pub enum MergeOutcome {
     Done {
         commit: CommitId,
     },
-    /// The head is not the expected one.
+    /// The head is not the expected one; by our own push, where it had to take the base branch in first.
     HeadMoved {
         head: CommitId,
     },
@@ -135,6 +136,7 @@ pub struct WantedMerge {
     /// Merged with this head, and with no other.
     pub head: CommitId,
     pub title: String,
+    pub method: MergeMethod,
 }
 
 /// Where issues, pull requests, labels, checks and merges live.

@@ -9,7 +9,7 @@ use crate::{
         attempt::Role,
         ci::CheckDefinition,
         ids::LeaseKey,
-        policy::{LeaseTtl, Policy},
+        policy::{LeaseTtl, MergeMethod, Policy},
         time::Timestamp,
         transitions::State,
         workflow::Kind,
@@ -278,6 +278,29 @@ fn wire_policy(policy: &Policy) -> v1::Policy {
         effect_deadline_seconds: Some(policy.effect_deadline_seconds),
         lease_ttls: policy.lease_ttls.iter().map(wire_ttl).collect(),
         max_live_workflows: Some(policy.max_live_workflows),
+        merge_method: merge_method(policy.merge_method).into(),
+    }
+}
+
+fn merge_method(method: MergeMethod) -> v1::MergeMethod {
+    match method {
+        MergeMethod::Merge => v1::MergeMethod::Merge,
+        MergeMethod::Squash => v1::MergeMethod::Squash,
+        MergeMethod::FastForward => v1::MergeMethod::FastForward,
+    }
+}
+
+/// Unspecified is `default`; a number that this master does not know is refused.
+fn domain_merge_method(wire: i32, default: MergeMethod) -> Result<MergeMethod, FieldError> {
+    match v1::MergeMethod::try_from(wire) {
+        Ok(v1::MergeMethod::Unspecified) => Ok(default),
+        Ok(v1::MergeMethod::Merge) => Ok(MergeMethod::Merge),
+        Ok(v1::MergeMethod::Squash) => Ok(MergeMethod::Squash),
+        Ok(v1::MergeMethod::FastForward) => Ok(MergeMethod::FastForward),
+        Err(_) => Err(FieldError::new(
+            "policy.merge_method",
+            format!("is {wire}; MERGE, SQUASH or FAST_FORWARD is expected"),
+        )),
     }
 }
 
@@ -339,6 +362,7 @@ pub(super) fn domain_policy(wire: v1::Policy) -> Result<Policy, FieldError> {
             .unwrap_or(d.effect_deadline_seconds),
         lease_ttls,
         max_live_workflows: wire.max_live_workflows.unwrap_or(d.max_live_workflows),
+        merge_method: domain_merge_method(wire.merge_method, d.merge_method)?,
     })
 }
 
@@ -361,6 +385,7 @@ mod tests {
                 tier: Some(2),
                 seconds: 77,
             }],
+            merge_method: MergeMethod::Squash,
             ..Policy::default()
         };
         assert_eq!(domain_policy(wire_policy(&policy)), Ok(policy));

@@ -141,6 +141,7 @@ impl Service {
             base_ref: workflow.base_ref.clone(),
             head: head.clone(),
             title: workflow.title.clone(),
+            method: repository.policy.merge_method,
         };
         let merged = self.ports.forge.merge(repository, &wanted).await;
         Ok(match merged {

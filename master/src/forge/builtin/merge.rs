@@ -3,11 +3,14 @@
 //! What counts as merged, in this order:
 //! 1. the proof, `refs/pointsman/merged/<repository id>/<number>`: its commit is the merge, if it is on the base branch. If
 //!    it is not any more (somebody moved the base branch back), nothing is merged a second time: a person
-//!    must say what is wanted;
+//!    must say what is wanted. A squash does not contain the head that it was made of; which one that was is
+//!    kept by a third ref of the same push, `refs/pointsman/squashed/<repository id>/<number>`;
 //! 2. the row's merged commit, if it is on the base branch and contains the wanted head;
 //! 3. the wanted head, if the base branch contains it: a person merged it by hand. The commit is the one
 //!    that brought it there, or the head itself where the branch was fast-forwarded to it. No proof is
-//!    written for it: the row keeps it, and a look finds the same commit again.
+//!    written for it: the row keeps it, and a look finds the same commit again. A squash or rebase that a
+//!    person makes by hand can't be told from other work, and counts for nothing: the pull request stays
+//!    open, and its own merge then changes no file.
 
 use super::{
     branch::MAX_LOOKS,
@@ -18,6 +21,7 @@ use super::{
 use crate::{
     domain::{
         ids::{CommitId, RepositoryId},
+        policy::MergeMethod,
         workflow::Kind,
     },
     forge::{Error, MergeOutcome, WantedMerge},
@@ -28,6 +32,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     proof: Option<CommitId>,
+    /// The head that the proof is of, where that does not contain it.
+    squashed: Option<CommitId>,
     head: Option<CommitId>,
     base: CommitId,
 }
@@ -35,13 +41,25 @@ struct Seen {
 /// What one look leads to.
 enum Step {
     End(MergeOutcome),
-    Push { merge: CommitId },
+    /// What is to be on the base branch.
+    Push {
+        merge: CommitId,
+    },
+    /// What is to be on the head's branch before it can be merged.
+    PushHead {
+        head: CommitId,
+    },
 }
 
 /// Name of the proof of a merge, under `refs/pointsman/`. The repository's id keeps the proofs of two
 /// repositories apart that share one git remote.
 fn proof_name(repository: RepositoryId, number: u64) -> String {
     format!("merged/{repository}/{number}")
+}
+
+/// Name of the ref that keeps the head of a squash.
+fn squashed_name(repository: RepositoryId, number: u64) -> String {
+    format!("squashed/{repository}/{number}")
 }
 
 fn refused(reason: String) -> Step {
@@ -130,9 +148,15 @@ impl BuiltinForge {
                 let reason = format!("there is no branch {}", wanted.base_ref);
                 return Ok(MergeOutcome::Refused { reason });
             };
-            let merge = match self.decide(mirror, row, wanted, &seen).await? {
+            let updates = match self.decide(mirror, row, wanted, &seen).await? {
                 Step::End(outcome) => return Ok(outcome),
-                Step::Push { merge } => merge,
+                Step::Push { merge } => updates(row.repository, wanted, &seen.base, &merge),
+                // The next look finds that the head moved.
+                Step::PushHead { head } => vec![Update {
+                    reference: format!("refs/heads/{}", wanted.head_ref),
+                    expected: Expected::At(wanted.head.clone()),
+                    to: head,
+                }],
             };
             match rejected {
                 // All was as expected, so the remote does not want it.
@@ -142,11 +166,10 @@ impl BuiltinForge {
                 _ => {}
             }
             // Whether it was accepted is seen by the next look.
-            rejected =
-                match push(mirror, &updates(row.repository, wanted, &seen.base, &merge)).await? {
-                    Pushed::Accepted => None,
-                    Pushed::Rejected { reason } => Some((seen, reason)),
-                };
+            rejected = match push(mirror, &updates).await? {
+                Pushed::Accepted => None,
+                Pushed::Rejected { reason } => Some((seen, reason)),
+            };
         }
         Ok(MergeOutcome::Waiting {
             reason: format!("others keep pushing to {}", wanted.base_ref),
@@ -181,19 +204,47 @@ impl BuiltinForge {
         seen: &Seen,
     ) -> Result<Step, Error> {
         match mirror.merge(&seen.base, &wanted.head).await? {
-            Merged::Tree(tree) => {
-                let parents = [&seen.base, &wanted.head];
-                let merge = mirror
-                    .commit_merge(&tree, parents, &message(wanted), self.clock.now())
-                    .await?;
-                Ok(Step::Push { merge })
-            }
+            Merged::Tree(tree) => self.make(mirror, wanted, seen, &tree).await,
             Merged::Conflict(paths) => Ok(Step::End(MergeOutcome::Conflict { paths })),
             Merged::Unrelated => Ok(refused(format!(
                 "{} and {} have no commit in common",
                 wanted.head_ref, wanted.base_ref
             ))),
         }
+    }
+}
+
+impl BuiltinForge {
+    /// Makes the commit that the method wants, with the tree of the merge.
+    async fn make(
+        &self,
+        mirror: &Mirror,
+        wanted: &WantedMerge,
+        seen: &Seen,
+        tree: &str,
+    ) -> Result<Step, Error> {
+        let (base, head) = (&seen.base, &wanted.head);
+        let now = self.clock.now();
+        Ok(match wanted.method {
+            MergeMethod::Merge => {
+                let text = message(wanted);
+                let merge = mirror.commit_tree(tree, &[base, head], &text, now).await?;
+                Step::Push { merge }
+            }
+            MergeMethod::Squash => {
+                let text = squash_message(wanted);
+                let merge = mirror.commit_tree(tree, &[base], &text, now).await?;
+                Step::Push { merge }
+            }
+            MergeMethod::FastForward if mirror.contains(head, base).await? => Step::Push {
+                merge: head.clone(),
+            },
+            MergeMethod::FastForward => {
+                let text = format!("Merge {} into {}\n", wanted.base_ref, wanted.head_ref);
+                let head = mirror.commit_tree(tree, &[head, base], &text, now).await?;
+                Step::PushHead { head }
+            }
+        })
     }
 }
 
@@ -210,6 +261,9 @@ async fn look(
     Ok(Some(Seen {
         proof: mirror
             .own_ref(&proof_name(repository, wanted.number))
+            .await?,
+        squashed: mirror
+            .own_ref(&squashed_name(repository, wanted.number))
             .await?,
         head: mirror.branch(&wanted.head_ref).await?,
         base,
@@ -260,7 +314,9 @@ async fn proven(
             wanted.base_ref
         )));
     }
-    if !mirror.contains(proof, &wanted.head).await? {
+    let is_of_head = seen.squashed.as_ref() == Some(&wanted.head)
+        || mirror.contains(proof, &wanted.head).await?;
+    if !is_of_head {
         return Ok(refused(format!(
             "it was merged as {proof}, with another head than {}",
             wanted.head
@@ -276,8 +332,8 @@ fn updates(
     wanted: &WantedMerge,
     base: &CommitId,
     merge: &CommitId,
-) -> [Update; 2] {
-    [
+) -> Vec<Update> {
+    let mut updates = vec![
         Update {
             reference: format!("refs/heads/{}", wanted.base_ref),
             expected: Expected::At(base.clone()),
@@ -288,16 +344,38 @@ fn updates(
             expected: Expected::Absent,
             to: merge.clone(),
         },
-    ]
+    ];
+    if wanted.method == MergeMethod::Squash {
+        let name = squashed_name(repository, wanted.number);
+        updates.push(Update {
+            reference: format!("refs/pointsman/{name}"),
+            expected: Expected::Absent,
+            to: wanted.head.clone(),
+        });
+    }
+    updates
 }
 
-/// The title is brought into one line: it is text of others.
+/// In one line: it is text of others.
+fn title(wanted: &WantedMerge) -> String {
+    let words: Vec<&str> = wanted.title.split_whitespace().collect();
+    words.join(" ")
+}
+
 fn message(wanted: &WantedMerge) -> String {
-    let title: Vec<&str> = wanted.title.split_whitespace().collect();
     format!(
         "Merge pull request #{}: {}\n\nPointsman-Head: {}\n",
         wanted.number,
-        title.join(" "),
+        title(wanted),
+        wanted.head
+    )
+}
+
+fn squash_message(wanted: &WantedMerge) -> String {
+    format!(
+        "{} (#{})\n\nPointsman-Head: {}\n",
+        title(wanted),
+        wanted.number,
         wanted.head
     )
 }

@@ -143,18 +143,11 @@ impl Mirror {
     }
 
     async fn fetch(&self) -> Result<Output, pointsman_git::Error> {
-        self.ask(&[
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--prune",
-            "--no-write-fetch-head",
-            "--",
-            &self.url,
-            BRANCHES,
-            OWN_REFS,
-        ])
-        .await
+        let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--prune"];
+        arguments.push("--no-write-fetch-head");
+        arguments.extend(pointsman_git::upload_pack(&self.url));
+        arguments.extend(["--", &self.url, BRANCHES, OWN_REFS]);
+        self.ask(&arguments).await
     }
 
     /// Tip of a branch at the last look.
@@ -170,8 +163,11 @@ impl Mirror {
     /// Tip of a branch of the remote, asked now and without copying anything.
     pub(super) async fn ask_branch(&self, name: &str) -> Result<Option<CommitId>, Error> {
         let wanted = format!("refs/heads/{name}");
+        let mut arguments = vec!["ls-remote", "--quiet"];
+        arguments.extend(pointsman_git::upload_pack(&self.url));
+        arguments.extend(["--", &self.url, &wanted]);
         let output = self
-            .ask(&["ls-remote", "--quiet", "--", &self.url, &wanted])
+            .ask(&arguments)
             .await
             .map_err(|error| self.unavailable(error))?;
         // The pattern also matches refs that merely end like it.
@@ -288,11 +284,36 @@ impl Mirror {
         })
     }
 
-    /// Makes a merge commit, ours, of `at`; it is on no branch yet.
-    pub(super) async fn commit_merge(
+    /// Paths that `to` changes of `from`, each with whether `from` has it.
+    pub(super) async fn changed_paths(
+        &self,
+        from: &CommitId,
+        to: &CommitId,
+    ) -> Result<Vec<(String, bool)>, Error> {
+        let arguments = [
+            "diff-tree",
+            "-r",
+            "-z",
+            "--no-renames",
+            "--name-status",
+            from.as_str(),
+            to.as_str(),
+        ];
+        let output = self.run(&arguments, &[0]).await?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut fields = text.split('\0');
+        let mut paths = Vec::new();
+        while let (Some(status), Some(path)) = (fields.next(), fields.next()) {
+            paths.push((path.to_owned(), status != "A"));
+        }
+        Ok(paths)
+    }
+
+    /// Makes a commit, ours, of `at`; it is on no branch yet.
+    pub(super) async fn commit_tree(
         &self,
         tree: &str,
-        parents: [&CommitId; 2],
+        parents: &[&CommitId],
         message: &str,
         at: Timestamp,
     ) -> Result<CommitId, Error> {
@@ -303,17 +324,10 @@ impl Mirror {
             .with_identity("Pointsman", "pointsman@localhost")
             .with_env("GIT_AUTHOR_DATE", &date)
             .with_env("GIT_COMMITTER_DATE", &date);
-        let [first, second] = parents.map(CommitId::as_str);
-        let arguments = [
-            "commit-tree",
-            tree,
-            "-p",
-            first,
-            "-p",
-            second,
-            "-m",
-            message,
-        ];
+        let mut arguments = vec!["commit-tree", tree, "-m", message];
+        for parent in parents {
+            arguments.extend(["-p", parent.as_str()]);
+        }
         let text = git
             .text(arguments)
             .await

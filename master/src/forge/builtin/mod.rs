@@ -10,8 +10,8 @@
 //! atomic push; both are there, or neither. The proof makes a repeated merge find the first one's commit
 //! however far the base branch has gone on.
 //!
-//! Everything is made in a bare copy of our own (`mirror`). Nobody's working copy is touched: whether a
-//! checked-out branch may be pushed to is the remote's own decision.
+//! Everything is made in a bare copy of our own (`mirror`). Where a branch is checked out in a working copy on
+//! this host, it moves only together with that, and only if that has no changes (`working_copy`).
 
 mod branch;
 mod checks;
@@ -23,5 +23,6 @@ mod pull_request;
 mod push;
 #[cfg(test)]
 mod tests;
+mod working_copy;
 
 pub use forge::BuiltinForge;

@@ -1,6 +1,9 @@
 //! Pushes with expected old values, and what the remote says to them.
 
-use super::mirror::Mirror;
+use super::{
+    mirror::Mirror,
+    working_copy::{Stand, stand},
+};
 use crate::{domain::ids::CommitId, forge::Error};
 
 /// Most lines that a reason keeps of what the remote printed.
@@ -34,12 +37,23 @@ pub(super) enum Pushed {
     },
 }
 
-/// Changes all refs, or none.
+/// Changes all refs, or none. A branch that is checked out on this host is changed only where its working
+/// copy can come along.
 pub(super) async fn push(mirror: &Mirror, updates: &[Update]) -> Result<Pushed, Error> {
+    let mut updates_working_copy = false;
+    for update in updates {
+        match stand(mirror, update).await? {
+            Stand::Free => {}
+            Stand::Clean => updates_working_copy = true,
+            Stand::InTheWay(reason) => return Ok(Pushed::Rejected { reason }),
+        }
+    }
     let mut arguments = vec!["push".to_owned(), "--porcelain".to_owned()];
     if updates.len() > 1 {
         arguments.push("--atomic".to_owned());
     }
+    let receive_pack = pointsman_git::receive_pack(mirror.url(), updates_working_copy);
+    arguments.extend(receive_pack.map(str::to_owned));
     arguments.extend(updates.iter().map(lease));
     arguments.extend(["--".to_owned(), mirror.url().to_owned()]);
     arguments.extend(updates.iter().map(|u| format!("{}:{}", u.to, u.reference)));

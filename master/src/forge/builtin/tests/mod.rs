@@ -1,6 +1,7 @@
 //! The contract on a real git remote, and what is the built-in forge's alone: proofs, hooks, lost answers,
 //! working copies, checks.
 
+mod working_copies;
 mod world;
 
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::{
     domain::{
         ci::Conclusion,
         ids::{CheckId, CommitId, WorkflowId},
-        policy::Policy,
+        policy::{MergeMethod, Policy},
         workflow::{Identity, Kind, Workflow},
     },
     forge::{
@@ -21,7 +22,7 @@ use crate::{
     store::model::CheckRun,
 };
 use uuid::Uuid;
-use world::{BuiltinWorld, NOW, Remote};
+use world::{BuiltinWorld, NOW};
 
 contract::contract!(BuiltinWorld::new());
 
@@ -84,6 +85,34 @@ async fn a_merge_is_proven_by_a_ref() {
         world.remote.text(show).await.unwrap(),
         format!(
             "Pointsman <pointsman@localhost> 1700000000\nMerge pull request #{}: Some work\n\nPointsman-Head: {}",
+            wanted.number, wanted.head
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_squash_names_its_pull_request_and_keeps_its_head() {
+    let world = BuiltinWorld::new().await;
+    let wanted = WantedMerge {
+        method: MergeMethod::Squash,
+        ..opened(&world).await
+    };
+    let commit = merged(&world, &wanted).await;
+    let name = format!(
+        "refs/pointsman/squashed/{}/{}",
+        world.repository.id, wanted.number
+    );
+    assert_eq!(world.reference(&name).await, Some(wanted.head.clone()));
+    let show = [
+        "show",
+        "--no-patch",
+        "--format=%an %cn%n%B",
+        commit.as_str(),
+    ];
+    assert_eq!(
+        world.remote.text(show).await.unwrap(),
+        format!(
+            "Pointsman Pointsman\nSome work (#{})\n\nPointsman-Head: {}",
             wanted.number, wanted.head
         )
     );
@@ -252,13 +281,39 @@ async fn merged_without_an_answer(world: &BuiltinWorld, wanted: &WantedMerge) ->
 
 #[tokio::test]
 async fn a_lost_answer_to_a_merge_is_found_by_the_next_call() {
+    for method in MergeMethod::ALL {
+        let world = BuiltinWorld::new().await;
+        let wanted = WantedMerge {
+            method: *method,
+            ..opened(&world).await
+        };
+        let before = base(&world).await;
+        let commit = merged_without_an_answer(&world, &wanted).await;
+        assert_eq!(world.parents(&commit).await[0], before, "{method}");
+        assert_eq!(merged(&world, &wanted).await, commit, "{method}");
+        assert_eq!(base(&world).await, commit, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_taking_the_base_in_is_found_by_the_next_call() {
     let world = BuiltinWorld::new().await;
-    let wanted = opened(&world).await;
-    let before = base(&world).await;
-    let commit = merged_without_an_answer(&world, &wanted).await;
-    assert_eq!(world.parents(&commit).await, [before, wanted.head.clone()]);
-    assert_eq!(merged(&world, &wanted).await, commit);
-    assert_eq!(base(&world).await, commit);
+    let wanted = WantedMerge {
+        method: MergeMethod::FastForward,
+        ..opened(&world).await
+    };
+    let onto = world.commit(&[&base(&world).await], &[("else", "1")]).await;
+    world.put("main", Some(&onto)).await;
+    merged_without_an_answer(&world, &wanted).await;
+    let head = world.tip(HEAD).await.unwrap();
+    assert_eq!(
+        world.parents(&head).await,
+        [wanted.head.clone(), onto.clone()]
+    );
+    let outcome = merge(&world, &wanted).await;
+    assert_eq!(outcome, MergeOutcome::HeadMoved { head: head.clone() });
+    assert_eq!(world.tip(HEAD).await, Some(head));
+    assert_eq!(base(&world).await, onto);
 }
 
 #[tokio::test]
@@ -331,27 +386,30 @@ async fn a_lost_answer_to_a_move_is_found_by_the_next_call() {
 
 #[tokio::test]
 async fn killed_between_push_and_row_it_is_merged_once() {
-    let world = BuiltinWorld::new().await;
-    let wanted = opened(&world).await;
-    let before = base(&world).await;
-    // While this is open, no row is written.
-    let writer = world.store.begin().await.unwrap();
-    kill_when(world.forge.merge(&world.repository, &wanted), || async {
-        world
-            .reference(&proof(&world, wanted.number))
-            .await
-            .is_some()
-    })
-    .await;
-    drop(writer);
-    let commit = base(&world).await;
-    // A look alone finds it, and so does the repeated call.
-    assert_eq!(
-        item(&world, wanted.number).await.merged_commit,
-        Some(commit.clone())
-    );
-    assert_eq!(merged(&world, &wanted).await, commit);
-    assert_eq!(world.parents(&commit).await, [before, wanted.head]);
+    for method in MergeMethod::ALL {
+        let world = BuiltinWorld::new().await;
+        let wanted = WantedMerge {
+            method: *method,
+            ..opened(&world).await
+        };
+        let before = base(&world).await;
+        // While this is open, no row is written.
+        let writer = world.store.begin().await.unwrap();
+        kill_when(world.forge.merge(&world.repository, &wanted), || async {
+            world
+                .reference(&proof(&world, wanted.number))
+                .await
+                .is_some()
+        })
+        .await;
+        drop(writer);
+        let commit = base(&world).await;
+        // A look alone finds it, and so does the repeated call.
+        let seen = item(&world, wanted.number).await;
+        assert_eq!(seen.merged_commit, Some(commit.clone()), "{method}");
+        assert_eq!(merged(&world, &wanted).await, commit, "{method}");
+        assert_eq!(world.parents(&commit).await[0], before, "{method}");
+    }
 }
 
 #[tokio::test]
@@ -399,47 +457,6 @@ async fn two_processes_open_one_pull_request() {
         other.open_pull_request(&world.repository, &wanted)
     );
     assert_eq!(one.unwrap(), two.unwrap());
-}
-
-#[tokio::test]
-async fn a_branch_that_a_person_has_checked_out_is_left_alone() {
-    let world = BuiltinWorld::with(Remote::WorkingCopy).await;
-    let wanted = opened(&world).await;
-    let before = base(&world).await;
-    let outcome = merge(&world, &wanted).await;
-    let MergeOutcome::Waiting { reason } = outcome else {
-        panic!("{outcome:?}");
-    };
-    assert!(reason.contains("checked out"), "{reason}");
-    assert_eq!(base(&world).await, before);
-    assert_eq!(
-        world.remote.text(["status", "--porcelain"]).await.unwrap(),
-        ""
-    );
-}
-
-#[tokio::test]
-async fn uncommitted_work_is_waited_for_where_the_remote_updates_its_working_copy() {
-    let world = BuiltinWorld::with(Remote::WorkingCopy).await;
-    let update = ["config", "receive.denyCurrentBranch", "updateInstead"];
-    world.remote.run(update).await.unwrap();
-    let wanted = opened(&world).await;
-    let readme = world.remote.directory().join("README");
-    std::fs::write(&readme, "not committed").unwrap();
-    let outcome = merge(&world, &wanted).await;
-    assert!(
-        matches!(outcome, MergeOutcome::Waiting { .. }),
-        "{outcome:?}"
-    );
-    assert_eq!(std::fs::read_to_string(&readme).unwrap(), "not committed");
-    world
-        .remote
-        .run(["checkout", "--quiet", "--", "README"])
-        .await
-        .unwrap();
-    merged(&world, &wanted).await;
-    let work = std::fs::read_to_string(world.remote.directory().join("work"));
-    assert_eq!(work.unwrap(), "done");
 }
 
 #[tokio::test]
