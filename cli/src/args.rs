@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::{
+    attempt,
     client::{Client, DEFAULT_ADDRESS},
     demo,
     error::Error,
@@ -14,7 +15,7 @@ use crate::{
     fleet, help, item, machine,
     output::Format,
     programs::Program,
-    repo, schema, scripted_harness, worker, workflow,
+    repo, schema, scripted_harness, watch, worker, workflow,
 };
 
 /// Drives issues to merged pull requests: a master, its workers, and the commands to run them.
@@ -84,6 +85,14 @@ enum Command {
     Workflow(workflow::Show),
     /// List what happened
     Events(event::List),
+    /// Show workflows as they change
+    Watch(watch::Watch),
+    /// List attempts, newest first
+    Attempts(attempt::List),
+    /// End an attempt; a new one takes its place
+    Cancel(attempt::Cancel),
+    /// Set which of the workflows that wait is leased first
+    Priority(workflow::Priority),
     /// List who runs what now
     Sessions(fleet::Sessions),
     /// List workers
@@ -125,6 +134,10 @@ impl Cli {
             Command::Workflows(command) => block_on(command.run(&target)),
             Command::Workflow(command) => block_on(command.run(&target)),
             Command::Events(command) => block_on(command.run(&target)),
+            Command::Watch(command) => block_on(command.run(&target)),
+            Command::Attempts(command) => block_on(command.run(&target)),
+            Command::Cancel(command) => block_on(command.run(&target)),
+            Command::Priority(command) => block_on(command.run(&target)),
             Command::Sessions(command) => block_on(command.run(&target)),
             Command::Workers(command) => block_on(command.run(&target)),
             Command::Drain(command) => block_on(command.run(&target)),
@@ -166,6 +179,45 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    fn walk(command: &clap::Command, path: &str, visit: &mut impl FnMut(&str, &clap::Command)) {
+        for command in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            let path = format!("{path} {}", command.get_name());
+            visit(&path, command);
+            walk(command, &path, visit);
+        }
+    }
+
+    #[test]
+    fn every_command_has_help_and_its_examples_are_taken() {
+        let mut n_examples = 0;
+        walk(&Cli::command(), "pointsman", &mut |path, command| {
+            assert!(
+                command.get_about().is_some(),
+                "{path} says nothing of itself"
+            );
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{path}: {}",
+                    argument.get_id()
+                );
+            }
+            let after = command.get_after_help().map(ToString::to_string);
+            let after = after.unwrap_or_default();
+            for line in after
+                .lines()
+                .filter_map(|line| line.strip_prefix("  pointsman "))
+            {
+                let example = format!("pointsman {line}");
+                assert!(example.starts_with(path), "{path}: {example}");
+                let parsed = Cli::try_parse_from(example.split_whitespace());
+                assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
+                n_examples += 1;
+            }
+        });
+        assert!(n_examples > 10, "{n_examples} examples were found");
+    }
+
     #[test]
     fn good_lines_are_taken() {
         let lines = [
@@ -178,6 +230,7 @@ mod tests {
             "workflow demo#2",
             "events demo#2 --after 5 --limit 1000",
             "--address http://10.0.0.1:1 sessions",
+            "priority demo#2 -5 --reason R",
             "sweep reaper",
             "workers -o json",
             "drain worker-1 --stop-sessions --reason R",
@@ -220,6 +273,8 @@ mod tests {
         );
         check("repo add demo --git /x --policy tiers=1", "max_tier");
         check("repo add demo --git /x --check test", "NAME=COMMAND");
+        check("priority demo#1 101 --reason R", "-100..=100");
+        check("watch --until terminal", "REPOSITORY[#NUMBER]");
         check("frobnicate", "frobnicate");
     }
 }

@@ -6,7 +6,11 @@ use pointsman_proto::v1::{
     fleet_service_client::FleetServiceClient, repository_service_client::RepositoryServiceClient,
     workflow_service_client::WorkflowServiceClient,
 };
-use tonic::transport::{Channel, Endpoint};
+use tokio::time::Instant;
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
 
 use crate::error::Error;
 
@@ -52,6 +56,48 @@ pub(crate) async fn connect(address: &str) -> Result<Channel, Error> {
         })
 }
 
+/// How long a command that follows what changes goes on without an answer: a master that is restarted is
+/// back within it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two tries.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Goes on where a master is away for a moment, and not for longer.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    failing_since: Option<Instant>,
+}
+
+impl Patience {
+    /// There was an answer.
+    pub(crate) fn succeeded(&mut self) {
+        self.failing_since = None;
+    }
+
+    /// Waits for the next try, or gives up with the failure.
+    pub(crate) async fn wait_after(&mut self, failure: Status) -> Result<(), Error> {
+        let since = *self.failing_since.get_or_insert_with(Instant::now);
+        if !is_passing(failure.code()) || since.elapsed() >= PATIENCE {
+            return Err(failure.into());
+        }
+        tokio::time::sleep(RETRY).await;
+        Ok(())
+    }
+}
+
+/// A broken connection shows as one of these, as a master that shuts down or has its hands full does.
+fn is_passing(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unavailable
+            | Code::ResourceExhausted
+            | Code::DeadlineExceeded
+            | Code::Cancelled
+            | Code::Unknown
+    )
+}
+
 fn endpoint(address: &str) -> Result<Endpoint, Error> {
     Endpoint::from_shared(address.to_owned())
         .ok()
@@ -84,6 +130,22 @@ mod tests {
         ] {
             assert!(matches!(endpoint(bad), Err(Error::Usage(_))), "{bad:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_master_that_stays_away_is_given_up() {
+        let mut patience = Patience::default();
+        let started = Instant::now();
+        while patience
+            .wait_after(Status::unavailable("away"))
+            .await
+            .is_ok()
+        {}
+        assert_eq!(started.elapsed(), PATIENCE);
+        patience.succeeded();
+        assert!(patience.wait_after(Status::unknown("away")).await.is_ok());
+        let refused = Status::invalid_argument("never");
+        assert!(patience.wait_after(refused).await.is_err());
     }
 
     #[tokio::test]

@@ -14,6 +14,8 @@ pub(crate) enum Error {
     Usage(String),
     /// The master answered, and it is not there.
     NotFound(String),
+    /// What was waited for has ended, and not well.
+    Ended(String),
     /// No master answers there.
     Unreachable {
         address: String,
@@ -55,6 +57,7 @@ impl Error {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::NotFound(_) => Exit::NotFound,
+            Self::Ended(_) => Exit::Ended,
             Self::Unreachable { .. } => Exit::Unreachable,
             Self::Status(status) => exit_of(status.code()),
             Self::Output(_) | Self::Failed(_) => Exit::Failed,
@@ -64,7 +67,7 @@ impl Error {
     /// What went wrong and what can be done about it, for people.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Usage(text) | Self::NotFound(text) => text.clone(),
+            Self::Usage(text) | Self::NotFound(text) | Self::Ended(text) => text.clone(),
             Self::Unreachable { address, source } => format!(
                 "no master answers at {address} ({}): start one with `pointsman master`, \
                  or name another with --address or POINTSMAN_ADDRESS",

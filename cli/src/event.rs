@@ -1,19 +1,31 @@
 //! `pointsman events`: what happened.
 
+use std::time::Duration;
+
 use clap::{Args, value_parser};
 use pointsman_proto::v1::ListEventsRequest;
 use serde::Serialize;
 
 use crate::{
     args::Target,
-    client::Client,
+    client::{Client, Patience},
     error::Error,
     output::{self, Format, Table},
     view::{Event, cell, cell_instant},
     workflow,
 };
 
+/// The most events that a master gives at once.
+const MOST: u32 = 1000;
+
+/// Between two looks at the history.
+const LOOK: Duration = Duration::from_secs(1);
+
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pointsman events
+  pointsman events demo#2 --limit 1000
+  pointsman events -f --after 500")]
 pub(crate) struct List {
     /// Of one workflow: its id, or REPOSITORY#NUMBER
     workflow: Option<String>,
@@ -28,6 +40,9 @@ pub(crate) struct List {
         value_parser = value_parser!(u32).range(1..=1000)
     )]
     limit: u32,
+    /// Goes on with what happens next, one line an event, until it is stopped
+    #[arg(short, long)]
+    follow: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -43,6 +58,9 @@ impl List {
             Some(named) => workflow::resolve(&mut client, named).await?,
             None => String::new(),
         };
+        if self.follow {
+            return follow(&mut client, &workflow_id, self.after, target.output).await;
+        }
         let events = list(&mut client, workflow_id, self.after, self.limit).await?;
         match target.output {
             Format::Json => output::json(&Listed { events }),
@@ -50,6 +68,45 @@ impl List {
             Format::Table => output::text(&table_of_many(&events, about).render()),
         }
     }
+}
+
+/// Prints events as they come, oldest first.
+async fn follow(
+    client: &mut Client,
+    workflow_id: &str,
+    mut after: u64,
+    format: Format,
+) -> Result<(), Error> {
+    let mut patience = Patience::default();
+    loop {
+        let events = match list(client, workflow_id.to_owned(), after, MOST).await {
+            Ok(events) => events,
+            Err(Error::Status(status)) => {
+                patience.wait_after(*status).await?;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        patience.succeeded();
+        for event in &events {
+            match format {
+                Format::Json => output::json_line(event)?,
+                Format::Table => output::line(&sentence(event))?,
+            }
+            after = event.sequence;
+        }
+        if events.len() < MOST as usize {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+fn sentence(event: &Event) -> String {
+    let [sequence, at, kind, movement, actor, reason] = cells(event);
+    let workflow = cell(event.workflow_id.as_ref());
+    output::printable(&format!(
+        "{sequence}  {at}  {workflow}  {kind}  {movement}  {actor}  {reason}"
+    ))
 }
 
 /// The first `limit` events after the sequence `after`, oldest first.

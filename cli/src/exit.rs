@@ -1,4 +1,4 @@
-//! Exit codes: what a script can tell apart.
+//! Exit codes: what a script can tell apart. `docs/operations.md` has the same list.
 
 use std::process::ExitCode;
 
@@ -11,6 +11,7 @@ pub(crate) enum Exit {
     NotFound = 3,
     Refused = 4,
     Unreachable = 5,
+    Ended = 6,
 }
 
 /// The part of the long help that documents them.
@@ -22,9 +23,10 @@ Exit codes:
   3  not found
   4  refused in the present state (not allowed now, changed meanwhile, or there already)
   5  the master can't be reached, or can't answer now
+  6  what was watched until its end has ended without a merge
 
-Errors are one line on standard error. With `-o json` standard output is one JSON document: keys
-in snake_case, enums by their short names (AWAITING_CI, PULL_REQUEST, IMPLEMENTER), instants in
+Errors are one line on standard error. With `-o json` standard output is one JSON document, or one on
+each line where a command follows what changes (`watch`, `events -f`): keys in snake_case, enums by their short names (AWAITING_CI, PULL_REQUEST, IMPLEMENTER), instants in
 RFC 3339 and UTC, null where there is nothing. Keys may be added, none is removed or renamed.";
 
 impl From<Exit> for ExitCode {
@@ -38,7 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_help_names_every_code() {
+    fn the_help_and_the_guide_name_every_code() {
+        let guide = include_str!("../../docs/operations.md");
         let codes = [
             Exit::Done,
             Exit::Failed,
@@ -46,9 +49,14 @@ mod tests {
             Exit::NotFound,
             Exit::Refused,
             Exit::Unreachable,
+            Exit::Ended,
         ];
         for code in codes {
             assert!(HELP.contains(&format!("\n  {}  ", code as u8)), "{code:?}");
+            assert!(
+                guide.contains(&format!("\n| {} | ", code as u8)),
+                "{code:?}"
+            );
         }
     }
 }

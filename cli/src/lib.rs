@@ -14,6 +14,7 @@ mod name;
 mod output;
 mod view;
 
+mod attempt;
 mod event;
 mod fleet;
 mod help;
@@ -22,6 +23,7 @@ mod machine;
 mod policy;
 mod repo;
 mod schema;
+mod watch;
 mod worker;
 mod workflow;
 

@@ -4,6 +4,7 @@
 //! others (titles, reasons) come without control characters, so that none can steer the terminal. A
 //! reader who goes away (`| head`) is an ordinary end, which is why nothing here panics.
 
+pub(crate) mod board;
 pub(crate) mod progress;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -103,6 +104,13 @@ fn shortened(text: &str) -> String {
 /// Prints a value as one indented JSON document.
 pub(crate) fn json<T: Serialize>(value: &T) -> Result<(), Error> {
     let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Error::Failed(anyhow::Error::new(error).context("write JSON")))?;
+    line(&text)
+}
+
+/// Prints a value as one JSON document on one line: one of many.
+pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<(), Error> {
+    let text = serde_json::to_string(value)
         .map_err(|error| Error::Failed(anyhow::Error::new(error).context("write JSON")))?;
     line(&text)
 }

@@ -146,6 +146,7 @@ pub(crate) struct Workflow {
     pub(crate) merged_commit: Option<String>,
     pub(crate) parent_id: Option<String>,
     pub(crate) pull_request_number: Option<u64>,
+    pub(crate) priority: i32,
     pub(crate) version: u64,
     pub(crate) created_at: Option<String>,
     pub(crate) updated_at: Option<String>,
@@ -170,6 +171,7 @@ impl From<v1::Workflow> for Workflow {
             merged_commit: some(workflow.merged_commit),
             parent_id: some(workflow.parent_id),
             pull_request_number: (pull_request != 0).then_some(pull_request),
+            priority: workflow.priority,
             version: workflow.version,
             created_at: instant(workflow.created_at),
             updated_at: instant(workflow.updated_at),
@@ -507,7 +509,7 @@ mod tests {
                 "ci_flake_retries_remaining": 0, "merge_rounds": 0, "head_moves": 0,
             },
             "head_ref": "h", "head_sha": null, "merged_commit": null, "parent_id": null,
-            "pull_request_number": null, "version": 7,
+            "pull_request_number": null, "priority": 0, "version": 7,
             "created_at": "2023-11-14T22:13:20.5Z", "updated_at": null,
         });
         assert_eq!(
@@ -530,7 +532,8 @@ mod tests {
         let expected = json!({
             "sequence": 3, "workflow_id": null, "occurred_at": null, "kind": "ci_green",
             "from_state": "AWAITING_CI", "to_state": "REVIEWING", "actor": "sweep:ci_poller",
-            "reason": null, "detail": {"head": "abc"}, "attempt_id": null,
+            "reason": null, "detail": {"head": "abc"}, "attempt_id": null, "repository_id": null,
+            "worker_id": null,
         });
         assert_eq!(serde_json::to_value(Event::from(event)).unwrap(), expected);
     }

@@ -3,7 +3,7 @@
 use clap::{Args, value_parser};
 use pointsman_proto::v1::{
     GetWorkflowRequest, GetWorkflowResponse, ListWorkflowsRequest, SetCiFlakeRetriesRequest,
-    UnstickWorkflowRequest, WorkflowKind, WorkflowState,
+    SetPriorityRequest, UnstickWorkflowRequest, WorkflowKind, WorkflowState,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -153,6 +153,19 @@ async fn get(client: &mut Client, workflow_id: String) -> Result<GetWorkflowResp
     Ok(client.workflows.get_workflow(request).await?.into_inner())
 }
 
+/// A workflow by its id.
+pub(crate) async fn one(client: &mut Client, workflow_id: String) -> Result<Workflow, Error> {
+    let answer = get(client, workflow_id).await?;
+    Ok(answer.workflow.unwrap_or_default().into())
+}
+
+/// Whether something typed has the form of an id.
+pub(crate) fn is_id(typed: &str) -> bool {
+    const LENGTH: usize = 36;
+    let is_digit = |c: char| c.is_ascii_hexdigit() || c == '-';
+    typed.len() == LENGTH && typed.chars().all(is_digit)
+}
+
 /// What the workflow waits for, in one line; `None` where it is over.
 pub(crate) async fn waiting(
     client: &mut Client,
@@ -199,6 +212,7 @@ impl Shown {
         lines.extend(self.waits());
         lines.extend([
             ("tier", workflow.tier.to_string()),
+            ("priority", workflow.priority.to_string()),
             ("branch", cell(workflow.head_ref.as_ref())),
             ("head", cell(workflow.head_sha.as_ref())),
         ]);
@@ -313,10 +327,11 @@ impl Changed {
             .as_ref()
             .map(|c| c.ci_flake_retries_remaining);
         format!(
-            "{}#{} {before}: {state}, tier {}, flaky checks may be run again {} times",
+            "{}#{} {before}: {state}, tier {}, priority {}, flaky checks may be run again {} times",
             workflow.repository,
             workflow.number,
             workflow.tier,
+            workflow.priority,
             cell(retries),
         )
     }
@@ -376,6 +391,40 @@ impl FlakeRetries {
             .set_ci_flake_retries(request)
             .await?
             .into_inner();
+        Changed::new(answer.changed, answer.workflow).print(target.output)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pointsman priority demo#2 10 --reason urgent
+  pointsman priority demo#2 -5 --reason idle")]
+pub(crate) struct Priority {
+    /// The workflow's id, or REPOSITORY#NUMBER
+    workflow: String,
+    /// From -100 to 100; higher ones are leased first, and 0 is where all begin
+    #[arg(
+        value_parser = value_parser!(i32).range(-100..=100),
+        allow_negative_numbers = true,
+        value_name = "N"
+    )]
+    priority: i32,
+    /// Why, for the history
+    #[arg(long)]
+    reason: String,
+}
+
+impl Priority {
+    /// Sets the workflow's priority.
+    pub(crate) async fn run(self, target: &Target) -> Result<(), Error> {
+        let mut client = target.connect().await?;
+        let request = SetPriorityRequest {
+            workflow_id: resolve(&mut client, &self.workflow).await?,
+            priority: self.priority,
+            reason: self.reason,
+            expected_version: 0,
+        };
+        let answer = client.workflows.set_priority(request).await?.into_inner();
         Changed::new(answer.changed, answer.workflow).print(target.output)
     }
 }

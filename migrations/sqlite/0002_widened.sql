@@ -48,3 +48,8 @@ ALTER TABLE workers ADD COLUMN drain_stops_sessions INTEGER NOT NULL DEFAULT 0;
 -- Cleared by the next registration.
 ALTER TABLE workers ADD COLUMN declared_dead_at INTEGER;
 CREATE INDEX ix_workers_beat ON workers (last_beat_at);
+
+-- The order in which workflows were written last, for those who watch. Each write takes the next number.
+ALTER TABLE workflows ADD COLUMN change_sequence INTEGER NOT NULL DEFAULT 0;
+UPDATE workflows SET change_sequence = rowid;
+CREATE UNIQUE INDEX uq_workflow_change ON workflows (change_sequence);

@@ -155,6 +155,32 @@ async fn each_command_says_what_is_wrong_on_one_line() {
             USAGE,
             &["11", "0..=10"],
         ),
+        (&["watch", "nobody"], NOT_FOUND, &["repository", "nobody"]),
+        (&["watch", "demo#99"], NOT_FOUND, &["demo#99"]),
+        (
+            &["watch", "demo", "--until", "terminal"],
+            USAGE,
+            &["--until", "REPOSITORY#NUMBER"],
+        ),
+        (&["watch", "--state", "LOST"], USAGE, &["LOST", "MERGED"]),
+        (
+            &["attempts", "--status", "lost"],
+            USAGE,
+            &["statuses", "in_progress"],
+        ),
+        (&["attempts", NOBODY], NOT_FOUND, &["workflow", NOBODY]),
+        (
+            &["cancel", NOBODY, "--reason", "x"],
+            NOT_FOUND,
+            &["attempt", NOBODY],
+        ),
+        (&["cancel", NOBODY], USAGE, &["--reason"]),
+        (
+            &["priority", &row, "101", "--reason", "x"],
+            USAGE,
+            &["101", "-100..=100"],
+        ),
+        (&["completions", "cmd"], USAGE, &["cmd", "bash"]),
         (&["schema", "ci"], USAGE, &["ci"]),
         (&["schema", "poet"], USAGE, &["poet", "reviewer"]),
         (
@@ -177,6 +203,42 @@ async fn each_command_says_what_is_wrong_on_one_line() {
     for case in cases {
         refused(&world, *case).await;
     }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn each_answer_is_json_where_that_is_asked_for() {
+    let world = world(Setup::default().with_workers([])).await;
+    world.submit().await;
+    let before: &[&[&str]] = &[
+        &["repo", "list"],
+        &["workflows"],
+        &["workflow", "demo#1"],
+        &["events"],
+        &["attempts"],
+        &["sessions"],
+        &["sweep", "scheduler"],
+        &["machine"],
+        &["priority", "demo#1", "7", "--reason", "x"],
+        &["cancel", "demo#1", "--reason", "x"],
+    ];
+    for arguments in before {
+        let asked = arguments.iter().copied().chain(["-o", "json"]);
+        let output = world.run(asked).await;
+        assert_eq!(output.status, Some(0), "{arguments:?}: {output:?}");
+        let parsed = serde_json::from_str::<serde_json::Value>(&output.stdout);
+        assert!(
+            parsed.is_ok_and(|v| v.is_object()),
+            "{arguments:?}: {output:?}"
+        );
+    }
+    // Ended while nobody looks: the watch says so by its code, and told one object a line.
+    let shown = world.run(["workflow", "demo#1", "-o", "json"]).await;
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(shown["workflow"]["priority"], 7);
+    let attempts = shown["attempts"].as_array().unwrap();
+    let statuses: Vec<_> = attempts.iter().map(|a| a["status"].as_str()).collect();
+    assert_eq!(statuses, [Some("cancelled"), Some("pending")]);
     world.finish().await;
 }
 

@@ -27,6 +27,7 @@ mod opening;
 mod tidy;
 
 mod rig_absences;
+mod rig_attempts;
 mod rig_checks;
 mod rig_ci;
 mod rig_fleet;
@@ -36,4 +37,5 @@ mod rig_properties;
 mod rig_reaper;
 mod rig_rpc;
 mod rig_steps;
+mod rig_watch;
 mod rig_workers;

@@ -6,3 +6,4 @@
 
 pub mod beats;
 pub mod claims;
+pub mod watches;

@@ -161,11 +161,13 @@ text_enum! {
         HeadRecorded = "head_recorded",
         ChecksRerun = "checks_rerun",
         CiFlakeRetriesSet = "ci_flake_retries_set",
+        PrioritySet = "priority_set",
         UpstreamEnded = "upstream_ended",
         AttemptLeased = "attempt_leased",
         AttemptReleased = "attempt_released",
         AttemptFailed = "attempt_infrastructure_error",
         AttemptLost = "attempt_lost",
+        AttemptCancelled = "attempt_cancelled",
         LockTtlExpired = "lock-ttl-expired",
         AttemptPickupExhausted = "attempt-pickup-exhausted",
         WorkerDrained = "worker_drained",
@@ -255,6 +257,10 @@ pub enum Refusal {
     NotPossible {
         action: &'static str,
         state: super::transitions::State,
+    },
+    #[error("the attempt has ended as {status}")]
+    AttemptEnded {
+        status: super::attempt::AttemptStatus,
     },
     #[error("the item does not carry the opt-in label: give it back before unsticking")]
     LabelAbsent,

@@ -96,6 +96,10 @@ pub fn kept_text(mut text: String) -> String {
     text
 }
 
+/// The priorities that a workflow may have; higher ones are leased first, and 0 is the one of all that nobody
+/// has set. A hundred steps each way tell "now", "soon" and "when idle" apart with room between.
+pub const PRIORITIES: std::ops::RangeInclusive<i32> = -100..=100;
+
 /// How many entries a list of [`Facts`] keeps.
 pub const MAX_FACTS: usize = 20;
 

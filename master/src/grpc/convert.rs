@@ -142,6 +142,7 @@ pub(super) fn workflow(row: &WorkflowRow) -> v1::Workflow {
         created_at: Some(timestamp(workflow.created_at)),
         updated_at: Some(timestamp(row.updated_at)),
         pull_request_number: progress.pull_request.unwrap_or(0),
+        priority: row.priority,
     }
 }
 

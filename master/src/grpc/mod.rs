@@ -11,6 +11,7 @@ mod fleet_convert;
 mod repository;
 pub mod server;
 mod status;
+mod watching;
 mod worker;
 mod worker_convert;
 mod workflow;

@@ -26,7 +26,11 @@ use super::{
 };
 
 use crate::{
-    dispatch::{beats::Beats, claims::Claims},
+    dispatch::{
+        beats::Beats,
+        claims::Claims,
+        watches::{Pace, Watches},
+    },
     service::Service,
     sweeps::driver::Driver,
 };
@@ -71,13 +75,19 @@ impl Apis {
                 beats,
                 beat_interval,
                 tasks: tasks.clone(),
-                stop,
+                stop: stop.clone(),
             },
             repository: RepositoryApi {
                 service: service.clone(),
             },
             workflow: WorkflowApi {
                 service: service.clone(),
+                watches: Watches::new(
+                    service.clone(),
+                    Pace::default(),
+                    tasks.clone(),
+                    stop.clone(),
+                ),
             },
             fleet: FleetApi {
                 service,

@@ -6,7 +6,13 @@ use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::{dispatch::claims::WaitError, domain::decision::Refusal, forge, service::Error, store};
+use crate::{
+    dispatch::{claims::WaitError, watches::WatchError},
+    domain::decision::Refusal,
+    forge,
+    service::Error,
+    store,
+};
 
 /// Names the owner of the reasons in `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "pointsman";
@@ -58,6 +64,12 @@ fn refused(refusal: &Refusal, message: String) -> Status {
             message,
             "ILLEGAL_TRANSITION",
             [("state", state.as_str().to_owned())],
+        ),
+        Refusal::AttemptEnded { status } => with_reason(
+            Code::FailedPrecondition,
+            message,
+            "ATTEMPT_ENDED",
+            [("status", status.as_str().to_owned())],
         ),
         Refusal::LabelAbsent => with_reason(Code::FailedPrecondition, message, "LABEL_ABSENT", []),
         Refusal::VerdictNotAllowed { .. } => Status::invalid_argument(message),
@@ -124,6 +136,18 @@ fn unavailable(message: &str) -> Status {
         message,
         ErrorDetails::with_retry_info(Some(RETRY_AFTER)),
     )
+}
+
+pub(super) fn watch_status(error: &WatchError) -> Status {
+    match error {
+        WatchError::TooManyWatchers | WatchError::NotRead => Status::with_error_details(
+            Code::ResourceExhausted,
+            error.to_string(),
+            ErrorDetails::with_retry_info(Some(RETRY_AFTER)),
+        ),
+        WatchError::Draining => unavailable(&error.to_string()),
+        WatchError::Service(error) => status(error),
+    }
 }
 
 pub(super) fn wait_status(error: &WaitError) -> Status {

@@ -1,25 +1,29 @@
 //! WorkflowService: convert, one call, convert.
 
 use pointsman_proto::v1::{
-    DescribeStateMachineRequest, DescribeStateMachineResponse, GetWorkflowRequest,
-    GetWorkflowResponse, ListEventsRequest, ListEventsResponse, ListWorkflowsRequest,
-    ListWorkflowsResponse, SetCiFlakeRetriesRequest, SetCiFlakeRetriesResponse, StateDescription,
-    TransitionDescription, UnstickWorkflowRequest, UnstickWorkflowResponse,
-    workflow_service_server::WorkflowService,
+    CancelAttemptRequest, CancelAttemptResponse, DescribeStateMachineRequest,
+    DescribeStateMachineResponse, GetWorkflowRequest, GetWorkflowResponse, ListAttemptsRequest,
+    ListAttemptsResponse, ListEventsRequest, ListEventsResponse, ListWorkflowsRequest,
+    ListWorkflowsResponse, SetCiFlakeRetriesRequest, SetCiFlakeRetriesResponse, SetPriorityRequest,
+    SetPriorityResponse, StateDescription, TransitionDescription, UnstickWorkflowRequest,
+    UnstickWorkflowResponse, WatchWorkflowsRequest, workflow_service_server::WorkflowService,
 };
 use tonic::{Request, Response, Status};
 
 use super::{
     OPERATOR, convert,
     fields::{
-        DEFAULT_PAGE, MAX_LIST, MAX_PAGE, MAX_REASON, id, list, optional_id, page_size,
+        DEFAULT_PAGE, FieldError, MAX_LIST, MAX_PAGE, MAX_REASON, id, list, optional_id, page_size,
         repository_name, required,
     },
-    status::status,
+    status::{status, watch_status},
+    watching,
 };
 use crate::{
+    dispatch::watches::{Watch, Watches},
     domain::{
         decision::Note,
+        ids::RepositoryId,
         policy::Policy,
         transitions::{OutOfBand, State, TABLE, Transition},
     },
@@ -34,6 +38,26 @@ const DEFAULT_EVENTS: u32 = 200;
 /// Serves operators' calls about workflows.
 pub(super) struct WorkflowApi {
     pub(super) service: Service,
+    pub(super) watches: Watches,
+}
+
+impl WorkflowApi {
+    /// `None` where no repository is named.
+    async fn repository_id(&self, name: &str) -> Result<Option<RepositoryId>, Status> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let name = repository_name("repository", name)?;
+        let found = self.service.repository_named(name).await;
+        Ok(Some(found.map_err(|error| status(&error))?.id))
+    }
+}
+
+fn states(wire: &[i32]) -> Result<Vec<State>, FieldError> {
+    list("states", wire, MAX_LIST)?
+        .iter()
+        .map(|state| convert::domain_state("states", *state))
+        .collect()
 }
 
 fn version(expected: u64) -> Option<u64> {
@@ -49,21 +73,9 @@ impl WorkflowService for WorkflowApi {
         let request = request.into_inner();
         let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE)?;
         let after = optional_id("page_token", &request.page_token)?;
-        let repository = match request.repository.as_str() {
-            "" => None,
-            name => {
-                let name = repository_name("repository", name)?;
-                let found = self.service.repository_named(name).await;
-                Some(found.map_err(|error| status(&error))?.id)
-            }
-        };
-        let states = list("states", &request.states, MAX_LIST)?
-            .iter()
-            .map(|state| convert::domain_state("states", *state))
-            .collect::<Result<_, _>>()?;
         let filter = WorkflowFilter {
-            repository,
-            states,
+            repository: self.repository_id(&request.repository).await?,
+            states: states(&request.states)?,
             kind: convert::optional_kind("kind", request.kind)?,
         };
         let rows = self
@@ -141,6 +153,87 @@ impl WorkflowService for WorkflowApi {
         Ok(Response::new(SetCiFlakeRetriesResponse {
             changed: change.is_changed(),
             workflow: Some(convert::workflow(&change.into_inner())),
+        }))
+    }
+
+    async fn set_priority(
+        &self,
+        request: Request<SetPriorityRequest>,
+    ) -> Result<Response<SetPriorityResponse>, Status> {
+        let request = request.into_inner();
+        let change = self
+            .service
+            .set_priority(
+                id("workflow_id", &request.workflow_id)?,
+                request.priority,
+                version(request.expected_version),
+                required("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(SetPriorityResponse {
+            changed: change.is_changed(),
+            workflow: Some(convert::workflow(&change.into_inner())),
+        }))
+    }
+
+    type WatchWorkflowsStream = watching::WorkflowsStream;
+
+    async fn watch_workflows(
+        &self,
+        request: Request<WatchWorkflowsRequest>,
+    ) -> Result<Response<Self::WatchWorkflowsStream>, Status> {
+        let request = request.into_inner();
+        let filter = WorkflowFilter {
+            repository: self.repository_id(&request.repository).await?,
+            states: states(&request.states)?,
+            kind: convert::optional_kind("kind", request.kind)?,
+        };
+        let after = watching::point("resume_token", &request.resume_token)?;
+        let told = self
+            .watches
+            .watch(Watch { filter, after })
+            .map_err(|error| watch_status(&error))?;
+        Ok(Response::new(watching::stream(told)))
+    }
+
+    async fn list_attempts(
+        &self,
+        request: Request<ListAttemptsRequest>,
+    ) -> Result<Response<ListAttemptsResponse>, Status> {
+        let request = request.into_inner();
+        let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE)?;
+        let before = optional_id("page_token", &request.page_token)?;
+        let filter = watching::attempt_filter(&request)?;
+        let page = self
+            .service
+            .list_attempts(&filter, before, limit)
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(ListAttemptsResponse {
+            attempts: page.rows.iter().map(convert::attempt).collect(),
+            next_page_token: page.next.map(|id| id.to_string()).unwrap_or_default(),
+        }))
+    }
+
+    async fn cancel_attempt(
+        &self,
+        request: Request<CancelAttemptRequest>,
+    ) -> Result<Response<CancelAttemptResponse>, Status> {
+        let request = request.into_inner();
+        let change = self
+            .service
+            .cancel(
+                id("attempt_id", &request.attempt_id)?,
+                required("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(CancelAttemptResponse {
+            changed: change.is_changed(),
+            attempt: Some(convert::attempt(&change.into_inner())),
         }))
     }
 

@@ -6,6 +6,7 @@
 
 mod absences;
 mod apply;
+mod attempts;
 mod beats;
 mod ci;
 mod complete;

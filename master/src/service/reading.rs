@@ -3,7 +3,7 @@
 use super::{Error, Service, Waiting, waiting::waiting};
 use crate::{
     domain::{ids::WorkflowId, policy::Policy},
-    store::model::{AttemptRow, EventRow, WorkflowFilter, WorkflowRow},
+    store::model::{AttemptRow, ChangePoint, Changes, EventRow, WorkflowFilter, WorkflowRow},
 };
 
 /// How many attempts and events of a workflow are shown at once: the newest.
@@ -46,6 +46,17 @@ impl Service {
         limit: u32,
     ) -> Result<Vec<WorkflowRow>, Error> {
         Ok(self.store().workflows(filter, after, limit).await?)
+    }
+
+    /// Workflows that were written after `after`, as they are now; see
+    /// [`Store::changed_workflows`](crate::store::Store::changed_workflows).
+    pub async fn changed_workflows(
+        &self,
+        filter: &WorkflowFilter,
+        after: ChangePoint,
+        limit: u32,
+    ) -> Result<Changes, Error> {
+        Ok(self.store().changed_workflows(filter, after, limit).await?)
     }
 
     /// Oldest first, those after `after`; of one workflow or of all.

@@ -2,7 +2,7 @@
 //!
 //! A wake-up only hastens: each of those who wait also looks by itself from time to time.
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// One bell for each who waits. A bell rung while nobody listens is heard by the next who does.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Wake {
     pub effector: Notify,
     /// A check has ended, or a head waits for its checks.
     pub ci_poller: Notify,
+    /// A workflow may have changed. Any number listen.
+    pub watchers: watch::Sender<()>,
 }
 
 impl Wake {
@@ -24,5 +26,6 @@ impl Wake {
         self.scheduler.notify_one();
         self.effector.notify_one();
         self.ci_poller.notify_one();
+        self.watchers.send_replace(());
     }
 }

@@ -1,12 +1,18 @@
 //! What operators do to one workflow.
 
+use serde_json::json;
+
 use super::{Change, Error, Service, apply::Cause};
 use crate::{
     domain::{
-        decision::{Input, LabelState, OperatorAction},
+        decision::{Input, LabelState, Note, OperatorAction, Refusal},
         ids::{CommitId, WorkflowId},
+        workflow::PRIORITIES,
     },
-    store::model::WorkflowRow,
+    store::{
+        Tx,
+        model::{LockedWorkflow, WorkflowRow},
+    },
 };
 
 /// What an operator does.
@@ -65,6 +71,64 @@ impl Service {
         self.operate(id, operation, reason, actor).await
     }
 
+    /// Sets which of the workflows that wait is leased first; of attempts that wait already too.
+    pub async fn set_priority(
+        &self,
+        id: WorkflowId,
+        priority: i32,
+        expected_version: Option<u64>,
+        reason: &str,
+        actor: &str,
+    ) -> Result<Change<WorkflowRow>, Error> {
+        if !PRIORITIES.contains(&priority) {
+            let (least, most) = (PRIORITIES.start(), PRIORITIES.end());
+            let expected = format!("is {priority}; {least} to {most} is expected");
+            return Err(Error::invalid("priority", expected));
+        }
+        let now = self.now();
+        let mut tx = self.store().begin().await?;
+        let mut locked = self
+            .lock_expected(tx.as_mut(), id, expected_version)
+            .await?;
+        let was = locked.priority;
+        if was == priority {
+            return Ok(Change::Unchanged(self.workflow_row(id).await?));
+        }
+        let state = locked.workflow.state();
+        if state.is_terminal() {
+            let action = "setting the priority";
+            return Err(Refusal::NotPossible { action, state }.into());
+        }
+        tx.set_priority(&mut locked, priority, now).await?;
+        let cause = Cause::new(actor, now).because(reason);
+        let detail = json!({ "priority": priority, "was": was });
+        self.note(tx.as_mut(), &locked, Note::PrioritySet, detail, &cause)
+            .await?;
+        tx.commit().await?;
+        self.wake().all();
+        Ok(Change::Changed(self.workflow_row(id).await?))
+    }
+
+    /// Locks a workflow that must be at the version, where one is named.
+    async fn lock_expected(
+        &self,
+        tx: &mut dyn Tx,
+        id: WorkflowId,
+        expected: Option<u64>,
+    ) -> Result<LockedWorkflow, Error> {
+        let locked = tx
+            .lock_workflow(id)
+            .await?
+            .ok_or_else(|| Error::no_workflow(id))?;
+        match expected {
+            Some(expected) if expected != locked.version => Err(Error::VersionMismatch {
+                expected,
+                found: locked.version,
+            }),
+            Some(_) | None => Ok(locked),
+        }
+    }
+
     async fn operate(
         &self,
         id: WorkflowId,
@@ -74,18 +138,9 @@ impl Service {
     ) -> Result<Change<WorkflowRow>, Error> {
         let now = self.now();
         let mut tx = self.store().begin().await?;
-        let mut locked = tx
-            .lock_workflow(id)
-            .await?
-            .ok_or_else(|| Error::no_workflow(id))?;
-        if let Some(expected) = operation.version
-            && expected != locked.version
-        {
-            return Err(Error::VersionMismatch {
-                expected,
-                found: locked.version,
-            });
-        }
+        let mut locked = self
+            .lock_expected(tx.as_mut(), id, operation.version)
+            .await?;
         let cause = Cause::new(actor, now).because(reason);
         let input = Input::Operator(operation.action);
         let is_changed = self.apply(tx.as_mut(), &mut locked, input, &cause).await?;

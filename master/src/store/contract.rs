@@ -11,6 +11,7 @@ pub(crate) mod leases;
 pub(crate) mod races;
 pub(crate) mod rows;
 pub(crate) mod sweeps;
+pub(crate) mod watching;
 mod world;
 
 pub(crate) use world::{Database, World, progress};
@@ -93,6 +94,14 @@ macro_rules! run_contract {
             forge: items_are_numbered_a_repository,
             forge: open_items_with_a_label_are_paged,
             forge: the_newest_run_of_each_check_counts,
+            watching: changes_come_in_the_order_of_their_writes,
+            watching: pages_of_changes_miss_nothing_that_is_written_meanwhile,
+            watching: what_does_not_fit_the_filter_moves_the_point_all_the_same,
+            watching: a_point_that_was_never_given_begins_anew,
+            watching: a_priority_moves_live_attempts_alone,
+            watching: a_child_starts_with_its_parents_priority,
+            watching: attempts_are_filtered_and_paged_newest_first,
+            watching: a_page_of_attempts_looks_at_a_bounded_number,
             races: a_dropped_transaction_leaves_nothing,
             races: reads_see_what_was_committed_alone,
             races: concurrent_writers_lose_no_update,

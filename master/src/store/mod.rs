@@ -22,14 +22,18 @@ use crate::domain::{
     workflow::Workflow,
 };
 use model::{
-    BeatWrite, CheckRun, ClaimRequest, Claimed, Drain, EventRow, ForgeItem, HeldLease, LeaseRow,
-    LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease,
-    WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
+    AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest, Claimed,
+    Drain, EventRow, ForgeItem, HeldLease, LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow,
+    ProgressRow, Repository, SessionRow, StaleLease, WorkerRow, WorkerSummary, WorkflowFilter,
+    WorkflowRow,
 };
 
 /// How much later than its time-to-live a lease may be reaped, in seconds. Covers the error of the
 /// database's clock and the time that a beat was under way.
 pub const REAP_MARGIN_SECONDS: u32 = 5;
+
+/// Most attempts that one page of all workflows looks at: a filter that fits none costs a bounded read.
+pub const MAX_SCANNED: u32 = 10_000;
 
 /// Why the store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +133,16 @@ pub trait Store: Send + Sync {
         after: Option<WorkflowId>,
         limit: u32,
     ) -> Result<Vec<WorkflowRow>, Error>;
+    /// Workflows of `filter` that were written after `after`, at most `limit`, in the order of their newest
+    /// writes. Whatever commits after this read is told by a read from the point that it gives: a workflow
+    /// may be told twice, and none is missed. (Where writers run side by side, numbers may be handed out in
+    /// another order than commits: the point must then stay behind the oldest write that is under way.)
+    async fn changed_workflows(
+        &self,
+        filter: &WorkflowFilter,
+        after: ChangePoint,
+        limit: u32,
+    ) -> Result<Changes, Error>;
     /// The newest workflow of an item.
     async fn workflow_of_item(
         &self,
@@ -138,6 +152,14 @@ pub trait Store: Send + Sync {
     /// The newest `limit`, oldest first.
     async fn attempts_of(&self, workflow: WorkflowId, limit: u32)
     -> Result<Vec<AttemptRow>, Error>;
+    /// Newest first, those before `before`. Of all workflows, one read looks at a bounded number of attempts,
+    /// so that a page may hold fewer than there are, and still name the next.
+    async fn attempts(
+        &self,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, Error>;
     /// Oldest first, those after `after`; of one workflow or of all.
     async fn events(
         &self,
@@ -254,12 +276,21 @@ pub trait Tx: Send {
 
     /// The workflow and its repository, locked until the transaction ends.
     async fn lock_workflow(&mut self, id: WorkflowId) -> Result<Option<LockedWorkflow>, Error>;
+    /// The child of a workflow starts with its parent's priority, others with 0.
     async fn insert_workflow(&mut self, workflow: &Workflow, now: Timestamp) -> Result<(), Error>;
     /// Writes the progress. [`Error::LostRace`] where the version is not the locked one's; the locked
     /// one's grows by one. `state_since` becomes `now` where the state changed.
     async fn update_workflow(
         &mut self,
         locked: &mut LockedWorkflow,
+        now: Timestamp,
+    ) -> Result<(), Error>;
+    /// Writes the priority, of the workflow and of its live attempts. [`Error::LostRace`] as
+    /// [`update_workflow`](Tx::update_workflow); the version grows by one.
+    async fn set_priority(
+        &mut self,
+        locked: &mut LockedWorkflow,
+        priority: i32,
         now: Timestamp,
     ) -> Result<(), Error>;
     /// Workflows of the repository past DISCOVERED and not terminal. PAUSED ones count, but those that were

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    attempt::{Attempt, Role},
+    attempt::{Attempt, AttemptStatus, Role},
     ci::{CheckDefinition, Conclusion},
     decision::EventKind,
     effect::Effect,
@@ -67,6 +67,39 @@ pub struct WorkflowFilter {
     pub repository: Option<RepositoryId>,
     pub states: Vec<State>,
     pub kind: Option<Kind>,
+}
+
+/// A place in the order in which workflows are written. Grows; 0 is before the first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangePoint(pub u64);
+
+/// Workflows that were written after a point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changes {
+    /// In the order of their newest writes; each once, as it is now.
+    pub rows: Vec<WorkflowRow>,
+    /// Where to go on. What is not in `rows` and was written before this read is not after it.
+    pub point: ChangePoint,
+    /// Whether that was all there is.
+    pub is_all: bool,
+}
+
+/// Which attempts to list; an empty filter lists all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AttemptFilter {
+    pub workflow: Option<WorkflowId>,
+    pub statuses: Vec<AttemptStatus>,
+    pub roles: Vec<Role>,
+    /// The worker of the newest lease.
+    pub worker: Option<WorkerId>,
+}
+
+/// A page of attempts, newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AttemptPage {
+    pub rows: Vec<AttemptRow>,
+    /// Go on with those before it; `None`: there are no more.
+    pub next: Option<AttemptId>,
 }
 
 /// An attempt with the facts about it that the domain does not decide on.

@@ -161,5 +161,6 @@ fn key() -> v1::LeaseKey {
     }
 }
 
+mod attempts;
 mod operators;
 mod workers;

@@ -19,9 +19,10 @@ use pointsman_master::{
     store::{
         AttemptRow, Error, Store, Tx,
         model::{
-            BeatWrite, CheckRun, ClaimRequest, Claimed, Drain, EventRow, ForgeItem, HeldLease,
-            LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow,
-            StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
+            AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest,
+            Claimed, Drain, EventRow, ForgeItem, HeldLease, LeaseRow, LockedWorkflow, NewEvent,
+            OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
+            WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
 };
@@ -164,6 +165,15 @@ impl Store for FaultyStore {
         self.inner.workflows(filter, after, limit).await
     }
 
+    async fn changed_workflows(
+        &self,
+        filter: &WorkflowFilter,
+        after: ChangePoint,
+        limit: u32,
+    ) -> Result<Changes, Error> {
+        self.inner.changed_workflows(filter, after, limit).await
+    }
+
     async fn workflow_of_item(
         &self,
         repository: RepositoryId,
@@ -178,6 +188,15 @@ impl Store for FaultyStore {
         limit: u32,
     ) -> Result<Vec<AttemptRow>, Error> {
         self.inner.attempts_of(workflow, limit).await
+    }
+
+    async fn attempts(
+        &self,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, Error> {
+        self.inner.attempts(filter, before, limit).await
     }
 
     async fn events(
@@ -349,6 +368,15 @@ impl Tx for FaultyTx {
         now: Timestamp,
     ) -> Result<(), Error> {
         self.inner.update_workflow(locked, now).await
+    }
+
+    async fn set_priority(
+        &mut self,
+        locked: &mut LockedWorkflow,
+        priority: i32,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        self.inner.set_priority(locked, priority, now).await
     }
 
     async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error> {

@@ -4,14 +4,17 @@ use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
 use super::{
     error::{During, one_row},
-    rows::{Columns, Values},
+    rows::{Columns, Values, after_id},
 };
 use crate::{
     domain::{
-        attempt::{Attempt, Outcome, Subject},
+        attempt::{Attempt, AttemptStatus, Outcome, Role, Subject},
         ids::{AttemptId, CommitId, Fence, Nonce, WorkflowId},
     },
-    store::{Error, model::AttemptRow},
+    store::{
+        Error, MAX_SCANNED,
+        model::{AttemptFilter, AttemptPage, AttemptRow},
+    },
 };
 
 macro_rules! select_attempt {
@@ -51,6 +54,46 @@ WHERE a.workflow_id = $1
 ORDER BY a.id"
 );
 
+/// After every id.
+const PAST_IDS: &str = "g";
+
+// NULL is no condition.
+const PAGE_OF_WORKFLOW: &str = select_attempt!(
+    "
+WHERE a.workflow_id = $1
+  AND a.id < $2
+  AND ($3 IS NULL OR a.status IN (SELECT value FROM json_each($3)))
+  AND ($4 IS NULL OR a.role IN (SELECT value FROM json_each($4)))
+  AND ($5 IS NULL OR a.worker_id = $5)
+ORDER BY a.id DESC
+LIMIT $6"
+);
+
+// No further than the id that SCAN_END gave.
+const PAGE: &str = select_attempt!(
+    "
+WHERE a.id >= $1
+  AND a.id < $2
+  AND ($3 IS NULL OR a.status IN (SELECT value FROM json_each($3)))
+  AND ($4 IS NULL OR a.role IN (SELECT value FROM json_each($4)))
+  AND ($5 IS NULL OR a.worker_id = $5)
+ORDER BY a.id DESC
+LIMIT $6"
+);
+
+const SCAN_END: &str = "
+SELECT id
+FROM attempts
+WHERE id < $1
+ORDER BY id DESC
+LIMIT 1 OFFSET $2";
+
+const SET_PRIORITY: &str = "
+UPDATE attempts
+SET priority = $2
+WHERE workflow_id = $1
+  AND status IN ('pending', 'in_progress')";
+
 const INSERT: &str = "
 INSERT INTO attempts (id, repository_id, workflow_id, check_id, subject_id, role, tier,
     lock_ttl_seconds, created_at, priority, status, commit_sha, lock_fence, pickup_count,
@@ -86,6 +129,10 @@ pub(super) const STATEMENTS: &[&str] = &[
     BY_ID,
     NEWEST_OF_WORKFLOW,
     LIVE_OF_WORKFLOW,
+    PAGE_OF_WORKFLOW,
+    PAGE,
+    SCAN_END,
+    SET_PRIORITY,
     INSERT,
     UPDATE,
     SET_COMMIT,
@@ -177,6 +224,67 @@ pub(super) async fn newest_of(
         .rev()
         .map(from_row)
         .collect()
+}
+
+fn names<T: Copy>(wanted: &[T], name: impl Fn(T) -> &'static str) -> Option<String> {
+    let names: Vec<&str> = wanted.iter().map(|&value| name(value)).collect();
+    (!names.is_empty()).then(|| serde_json::Value::from(names).to_string())
+}
+
+pub(super) async fn page(
+    connection: &mut SqliteConnection,
+    filter: &AttemptFilter,
+    before: Option<AttemptId>,
+    limit: u32,
+) -> Result<AttemptPage, Error> {
+    const OPERATION: &str = "list attempts";
+    let before = before.map_or_else(|| PAST_IDS.to_owned(), |id| id.to_string());
+    let mut scan_end: Option<AttemptId> = None;
+    let query = if let Some(workflow) = filter.workflow {
+        sqlx::query(PAGE_OF_WORKFLOW).bind(workflow.to_string())
+    } else {
+        scan_end = sqlx::query(SCAN_END)
+            .bind(before.clone())
+            .bind(MAX_SCANNED - 1)
+            .fetch_optional(&mut *connection)
+            .await
+            .during(OPERATION)?
+            .map(|row| Columns::new(&row, "attempts", "id").parsed("id"))
+            .transpose()?;
+        sqlx::query(PAGE).bind(after_id(scan_end))
+    };
+    let rows: Vec<AttemptRow> = query
+        .bind(before)
+        .bind(names(&filter.statuses, AttemptStatus::as_str))
+        .bind(names(&filter.roles, Role::as_str))
+        .bind(filter.worker.map(|id| id.to_string()))
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .during(OPERATION)?
+        .iter()
+        .map(from_row)
+        .collect::<Result<_, _>>()?;
+    let is_full = u64::try_from(rows.len()).is_ok_and(|n| n >= u64::from(limit));
+    let last = rows.last().map(|row| row.attempt.id).filter(|_| is_full);
+    Ok(AttemptPage {
+        next: last.or(scan_end),
+        rows,
+    })
+}
+
+pub(super) async fn set_priority(
+    connection: &mut SqliteConnection,
+    workflow: WorkflowId,
+    priority: i32,
+) -> Result<(), Error> {
+    sqlx::query(SET_PRIORITY)
+        .bind(workflow.to_string())
+        .bind(priority)
+        .execute(connection)
+        .await
+        .during("set the priority of live attempts")?;
+    Ok(())
 }
 
 pub(super) async fn live_of(

@@ -14,9 +14,9 @@ use crate::{
     store::{
         Error, Store, Tx,
         model::{
-            AttemptRow, BeatWrite, CheckRun, EventRow, ForgeItem, HeldLease, OpenEffectRow,
-            ProgressRow, Repository, SessionRow, StaleLease, WorkerRow, WorkerSummary,
-            WorkflowFilter, WorkflowRow,
+            AttemptFilter, AttemptPage, AttemptRow, BeatWrite, ChangePoint, Changes, CheckRun,
+            EventRow, ForgeItem, HeldLease, OpenEffectRow, ProgressRow, Repository, SessionRow,
+            StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
 };
@@ -78,6 +78,15 @@ impl Store for SqliteStore {
         workflows::page(&mut *self.reader().await?, filter, after, limit).await
     }
 
+    async fn changed_workflows(
+        &self,
+        filter: &WorkflowFilter,
+        after: ChangePoint,
+        limit: u32,
+    ) -> Result<Changes, Error> {
+        workflows::changed(&mut *self.reader().await?, filter, after, limit).await
+    }
+
     async fn workflow_of_item(
         &self,
         repository: RepositoryId,
@@ -92,6 +101,15 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Vec<AttemptRow>, Error> {
         attempts::newest_of(&mut *self.reader().await?, workflow, limit).await
+    }
+
+    async fn attempts(
+        &self,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, Error> {
+        attempts::page(&mut *self.reader().await?, filter, before, limit).await
     }
 
     async fn events(

@@ -68,6 +68,15 @@ impl Tx for SqliteTx {
         workflows::update(&mut self.tx, locked, now).await
     }
 
+    async fn set_priority(
+        &mut self,
+        locked: &mut LockedWorkflow,
+        priority: i32,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        workflows::set_priority(&mut self.tx, locked, priority, now).await
+    }
+
     async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error> {
         workflows::count_live(&mut self.tx, repository).await
     }

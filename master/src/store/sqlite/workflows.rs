@@ -3,9 +3,10 @@
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
 use super::{
+    attempts,
     error::{During, one_row},
     repositories,
-    rows::{Columns, Values, after_id, wanted},
+    rows::{Columns, Values, after as after_number, after_id, wanted},
 };
 use crate::{
     domain::{
@@ -16,7 +17,7 @@ use crate::{
     },
     store::{
         Error,
-        model::{LockedWorkflow, WorkflowFilter, WorkflowRow},
+        model::{ChangePoint, Changes, LockedWorkflow, WorkflowFilter, WorkflowRow},
     },
 };
 
@@ -29,7 +30,7 @@ SELECT w.id, w.repository_id, w.kind, w.number, w.title, w.body, w.head_ref, w.b
     w.conflict_rounds, w.ci_flake_retries_remaining, w.merge_rounds, w.head_moves, w.head_sha,
     w.awaiting_ci_started_at, w.merging_started_at, w.facts, w.merged_commit, w.pull_request_number,
     w.upstream, w.state_since, w.ci_polls, w.ci_next_poll_at, w.version, w.created_at, w.updated_at,
-    r.name AS repository_name
+    w.change_sequence, r.name AS repository_name
 FROM workflows w
 JOIN repositories r ON r.id = w.repository_id",
             $rest
@@ -53,6 +54,21 @@ ORDER BY w.id
 LIMIT $5"
 );
 
+// With the column that the page goes on from.
+const CHANGED: &str = select_workflow!(
+    "
+WHERE w.change_sequence > $1
+  AND ($2 IS NULL OR w.repository_id = $2)
+  AND ($3 IS NULL OR w.kind = $3)
+  AND ($4 IS NULL OR w.state IN (SELECT value FROM json_each($4)))
+ORDER BY w.change_sequence
+LIMIT $5"
+);
+
+const NEWEST_CHANGE: &str = "
+SELECT COALESCE(MAX(change_sequence), 0) AS change_sequence
+FROM workflows";
+
 const NEWEST_OF_ITEM: &str = select_workflow!(
     "
 WHERE w.repository_id = $1
@@ -66,13 +82,16 @@ INSERT INTO workflows (id, repository_id, kind, number, title, body, head_ref, b
     created_at, updated_at, state_since, version, state, pre_pause_state, paused_by, tier,
     ci_red_rounds, review_rounds, conflict_rounds, ci_flake_retries_remaining, merge_rounds,
     head_moves, head_sha, awaiting_ci_started_at, merging_started_at, facts, merged_commit,
-    pull_request_number, upstream)
+    pull_request_number, upstream, priority, change_sequence)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, 1, $12, $13, $14, $15, $16, $17, $18, $19,
-    $20, $21, $22, $23, $24, $25, $26, $27, $28)";
+    $20, $21, $22, $23, $24, $25, $26, $27, $28,
+    COALESCE((SELECT priority FROM workflows WHERE id = $9), 0),
+    (SELECT COALESCE(MAX(change_sequence), 0) + 1 FROM workflows))";
 
 const UPDATE: &str = "
 UPDATE workflows
 SET version = version + 1,
+    change_sequence = (SELECT MAX(change_sequence) + 1 FROM workflows),
     updated_at = $3,
     -- Still the old state on the right.
     state_since = CASE WHEN state = $4 THEN state_since ELSE $3 END,
@@ -97,6 +116,16 @@ WHERE id = $1
   AND version = $2
 RETURNING id, version, state_since";
 
+const SET_PRIORITY: &str = "
+UPDATE workflows
+SET version = version + 1,
+    change_sequence = (SELECT MAX(change_sequence) + 1 FROM workflows),
+    updated_at = $3,
+    priority = $4
+WHERE id = $1
+  AND version = $2
+RETURNING id, version";
+
 const COUNT_IN_STATES: &str = "
 SELECT COUNT(*) AS n
 FROM workflows
@@ -114,6 +143,9 @@ WHERE id = $1";
 pub(super) const STATEMENTS: &[&str] = &[
     BY_ID,
     PAGE,
+    CHANGED,
+    NEWEST_CHANGE,
+    SET_PRIORITY,
     NEWEST_OF_ITEM,
     INSERT,
     UPDATE,
@@ -222,19 +254,22 @@ pub(super) async fn by_id(
         .transpose()
 }
 
+/// As a JSON array; NULL is no condition.
+fn wanted_states(filter: &WorkflowFilter) -> Option<String> {
+    (!filter.states.is_empty()).then(|| states(|state| filter.states.contains(&state)))
+}
+
 pub(super) async fn page(
     connection: &mut SqliteConnection,
     filter: &WorkflowFilter,
     after: Option<WorkflowId>,
     limit: u32,
 ) -> Result<Vec<WorkflowRow>, Error> {
-    let wanted_states =
-        (!filter.states.is_empty()).then(|| states(|state| filter.states.contains(&state)));
     sqlx::query(PAGE)
         .bind(after_id(after))
         .bind(filter.repository.map(|id| id.to_string()))
         .bind(filter.kind.map(|kind| kind.as_str()))
-        .bind(wanted_states)
+        .bind(wanted_states(filter))
         .bind(limit)
         .fetch_all(connection)
         .await
@@ -242,6 +277,78 @@ pub(super) async fn page(
         .iter()
         .map(from_row)
         .collect()
+}
+
+fn change_point(row: &SqliteRow) -> Result<ChangePoint, Error> {
+    Columns::new(row, "workflows", "id")
+        .number("change_sequence")
+        .map(ChangePoint)
+}
+
+pub(super) async fn changed(
+    connection: &mut SqliteConnection,
+    filter: &WorkflowFilter,
+    after: ChangePoint,
+    limit: u32,
+) -> Result<Changes, Error> {
+    const OPERATION: &str = "list changed workflows";
+    // First: what is committed between the two reads is found by the second, or is after this point.
+    let newest = sqlx::query(NEWEST_CHANGE)
+        .fetch_one(&mut *connection)
+        .await
+        .during(OPERATION)?;
+    let newest = change_point(&newest)?;
+    // A point that this database never gave: its own start, so that nothing is missed.
+    let after = if after > newest {
+        ChangePoint::default()
+    } else {
+        after
+    };
+    let found = sqlx::query(CHANGED)
+        .bind(after_number(after.0))
+        .bind(filter.repository.map(|id| id.to_string()))
+        .bind(filter.kind.map(|kind| kind.as_str()))
+        .bind(wanted_states(filter))
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .during(OPERATION)?;
+    let is_all = u64::try_from(found.len()).is_ok_and(|n| n < u64::from(limit));
+    let last = found.last().map(change_point).transpose()?;
+    let point = match last {
+        Some(last) if !is_all => last,
+        Some(last) => last.max(newest),
+        None => newest,
+    };
+    Ok(Changes {
+        rows: found.iter().map(from_row).collect::<Result<_, _>>()?,
+        point,
+        is_all,
+    })
+}
+
+pub(super) async fn set_priority(
+    connection: &mut SqliteConnection,
+    locked: &mut LockedWorkflow,
+    priority: i32,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let values = Values {
+        table: "workflows",
+        id: &locked.workflow.id,
+    };
+    let row = sqlx::query(SET_PRIORITY)
+        .bind(locked.workflow.id.to_string())
+        .bind(values.number("version", locked.version)?)
+        .bind(now.0)
+        .bind(priority)
+        .fetch_optional(&mut *connection)
+        .await
+        .during("set a workflow's priority")?
+        .ok_or(Error::LostRace("workflow"))?;
+    locked.version = Columns::new(&row, "workflows", "id").number("version")?;
+    locked.priority = priority;
+    attempts::set_priority(connection, locked.workflow.id, priority).await
 }
 
 pub(super) async fn newest_of_item(
