@@ -23,6 +23,9 @@ use crate::{
 /// How often the database is asked whether it answers.
 const READINESS: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// Longest time that it may take to answer.
+const LONGEST_PING: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// Runs a master until it is told to stop.
 ///
 /// # Errors
@@ -103,15 +106,32 @@ async fn wait(
                 Err(panic) => panic.to_string(),
             }),
             _ = look.tick() => {
-                let is_ready = store.ping().await.is_ok();
+                let answer = ping(store.as_ref()).await;
+                let is_ready = answer.is_ok();
                 if was_ready != Some(is_ready) {
-                    tracing::info!(is_ready, "readiness");
-                    if is_ready { health.ready().await } else { health.not_ready().await }
+                    match &answer {
+                        Ok(()) => {
+                            tracing::info!("ready");
+                            health.ready().await;
+                        }
+                        Err(error) => {
+                            tracing::error!(error = format!("{error:#}"), "not ready");
+                            health.not_ready().await;
+                        }
+                    }
                     was_ready = Some(is_ready);
                 }
             }
         }
     }
+}
+
+/// Within the time that signals may wait for it.
+async fn ping(store: &dyn crate::store::Store) -> anyhow::Result<()> {
+    tokio::time::timeout(LONGEST_PING, store.ping())
+        .await
+        .context("the database does not answer")?
+        .context("ask the database")
 }
 
 struct Signals {

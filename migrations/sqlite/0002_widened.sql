@@ -53,3 +53,10 @@ CREATE INDEX ix_workers_beat ON workers (last_beat_at);
 ALTER TABLE workflows ADD COLUMN change_sequence INTEGER NOT NULL DEFAULT 0;
 UPDATE workflows SET change_sequence = rowid;
 CREATE UNIQUE INDEX uq_workflow_change ON workflows (change_sequence);
+
+-- Whether writes work again: one row, written and deleted by the master after a write has failed.
+
+CREATE TABLE write_probes (
+    id     INTEGER PRIMARY KEY,
+    filler BLOB    NOT NULL
+) STRICT;

@@ -10,6 +10,7 @@ mod fleet;
 mod fleet_convert;
 mod repository;
 pub mod server;
+mod settled;
 mod status;
 mod watching;
 mod worker;

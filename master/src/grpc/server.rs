@@ -15,14 +15,14 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{
     Status,
-    service::{Routes, RoutesBuilder},
+    service::{LayerExt as _, Routes, RoutesBuilder},
     transport::Server,
 };
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use super::{
-    MAX_MESSAGE_BYTES, fleet::FleetApi, repository::RepositoryApi, worker::WorkerApi,
-    workflow::WorkflowApi,
+    MAX_MESSAGE_BYTES, fleet::FleetApi, repository::RepositoryApi, settled::SettledLayer,
+    worker::WorkerApi, workflow::WorkflowApi,
 };
 
 use crate::{
@@ -154,20 +154,23 @@ pub fn not_yet(routes: RoutesBuilder) -> Routes {
 
 /// Adds the services and reflection, in both versions.
 pub fn add(routes: &mut RoutesBuilder, apis: Apis) -> Result<(), Error> {
+    let settled = SettledLayer(apis.fleet.service.clone());
     routes
-        .add_service(
+        .add_service(settled.named_layer(
             WorkerServiceServer::new(apis.worker).max_decoding_message_size(MAX_MESSAGE_BYTES),
-        )
+        ))
         .add_service(
-            RepositoryServiceServer::new(apis.repository)
-                .max_decoding_message_size(MAX_MESSAGE_BYTES),
+            settled.named_layer(
+                RepositoryServiceServer::new(apis.repository)
+                    .max_decoding_message_size(MAX_MESSAGE_BYTES),
+            ),
         )
-        .add_service(
+        .add_service(settled.named_layer(
             WorkflowServiceServer::new(apis.workflow).max_decoding_message_size(MAX_MESSAGE_BYTES),
-        )
-        .add_service(
+        ))
+        .add_service(settled.named_layer(
             FleetServiceServer::new(apis.fleet).max_decoding_message_size(MAX_MESSAGE_BYTES),
-        )
+        ))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
     Ok(())

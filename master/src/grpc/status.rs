@@ -100,9 +100,18 @@ fn with_reason<const N: usize>(
 
 fn store_status(error: &store::Error) -> Status {
     match error {
-        store::Error::Unavailable { .. } | store::Error::Locked { .. } => {
+        store::Error::Unavailable { outage, .. } => {
+            if outage.lasts() {
+                // Many calls fail of it; the store has logged it once.
+                tracing::debug!(error = error as &dyn std::error::Error, "a call failed");
+            } else {
+                logged(error);
+            }
+            unavailable(&error.to_string())
+        }
+        store::Error::Locked { .. } => {
             logged(error);
-            unavailable("the database is not available")
+            unavailable("the database is in use by another process")
         }
         store::Error::LostRace(_) | store::Error::Constraint(_) => {
             Status::aborted(format!("{error}: read again"))

@@ -49,7 +49,7 @@ use crate::{
         policy::Policy,
     },
     forge::{self, Forge},
-    store::{self, Store, model::Repository},
+    store::{self, Mark, Store, model::Repository},
 };
 
 /// Whether a change did something, and the thing as it is after it.
@@ -172,6 +172,20 @@ impl Service {
 
     fn now(&self) -> crate::domain::time::Timestamp {
         self.ports.clock.now()
+    }
+
+    /// Now, for [`settle_reads`](Self::settle_reads).
+    pub fn mark(&self) -> Mark {
+        self.store().mark()
+    }
+
+    /// Waits until everything that was read since `since`, by whomever, is durable. Before an answer
+    /// leaves this process.
+    ///
+    /// # Errors
+    /// Where it never will be.
+    pub async fn settle_reads(&self, since: Mark) -> Result<(), Error> {
+        Ok(self.store().settle(since).await?)
     }
 
     /// What wakes the claim loop and the sweeps.

@@ -39,9 +39,10 @@ pub const MAX_SCANNED: u32 = 10_000;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database does not answer, is busy beyond its deadline, full or read-only. Worth a retry.
-    #[error("{operation}: the database is not available")]
+    #[error("{operation}: {outage}")]
     Unavailable {
         operation: &'static str,
+        outage: Outage,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -78,6 +79,49 @@ pub enum Error {
     Migrate(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// What keeps a database from doing what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    /// No room is left.
+    Full,
+    ReadOnly,
+    /// Reading, writing or opening a file failed.
+    Io,
+    /// Somebody else held a lock for longer than the deadline.
+    Busy,
+    /// A statement ran into its deadline.
+    TooLong,
+    /// None of these.
+    Other,
+}
+
+impl Outage {
+    /// Whether writes fail until somebody does something about it.
+    pub fn lasts(self) -> bool {
+        match self {
+            Self::Full | Self::ReadOnly | Self::Io => true,
+            Self::Busy | Self::TooLong | Self::Other => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Outage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the database's disk is full",
+            Self::ReadOnly => "the database is read-only",
+            Self::Io => "the database's disk can't be read or written",
+            Self::Busy => "the database is locked by somebody else",
+            Self::TooLong => "the database took too long",
+            Self::Other => "the database is not available",
+        })
+    }
+}
+
+/// An instant in the life of a store, to which [`Store::settle`] looks back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark(pub(crate) u64);
+
 /// The constraints that callers branch on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Constraint {
@@ -106,7 +150,21 @@ impl std::fmt::Display for Constraint {
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Starts a transaction that can write. On SQLite it waits for the one before it.
+    ///
+    /// What it reads may be of transactions that have not become durable yet. It is once
+    /// [`commit`](Tx::commit) has returned; reads of the store wait for it by themselves; who drops a
+    /// transaction and tells somebody outside this process what it has read asks [`settle`](Self::settle)
+    /// first.
     async fn begin(&self) -> Result<Box<dyn Tx>, Error>;
+
+    /// Now.
+    fn mark(&self) -> Mark;
+    /// Waits until everything that dropped transactions have read since `since` is durable; at once where
+    /// nothing is under way.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where it never will be: what was read is not there.
+    async fn settle(&self, since: Mark) -> Result<(), Error>;
 
     /// Whether an attempt is pending and due by the database's clock; what it needs is not asked. A cheap
     /// read that spares claims which can find nothing. "Perhaps" is always a right answer.
@@ -114,7 +172,8 @@ pub trait Store: Send + Sync {
         Ok(true)
     }
 
-    /// Answers if the database reads and would write.
+    /// Answers if the database reads and would write. After a write that failed for lack of room, or
+    /// for another reason that lasts, it writes, so that it answers again only once writes work.
     async fn ping(&self) -> Result<(), Error>;
 
     /// Ends all connections; further calls fail.

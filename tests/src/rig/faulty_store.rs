@@ -17,7 +17,7 @@ use pointsman_master::{
         workflow::Workflow,
     },
     store::{
-        AttemptRow, Error, Store, Tx,
+        AttemptRow, Error, Mark, Outage, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest,
             Claimed, Drain, EventRow, ForgeItem, HeldLease, LeaseRow, LockedWorkflow, NewEvent,
@@ -101,6 +101,7 @@ impl Faults {
 fn lost(what: &'static str) -> Error {
     Error::Unavailable {
         operation: "commit",
+        outage: Outage::Other,
         source: what.into(),
     }
 }
@@ -130,6 +131,14 @@ impl Store for FaultyStore {
             inner: self.inner.begin().await?,
             faults: Arc::clone(&self.faults),
         }))
+    }
+
+    fn mark(&self) -> Mark {
+        self.inner.mark()
+    }
+
+    async fn settle(&self, since: Mark) -> Result<(), Error> {
+        self.inner.settle(since).await
     }
 
     async fn ping(&self) -> Result<(), Error> {

@@ -89,6 +89,8 @@ impl BuiltinForge {
             return Ok(row);
         };
         if row.merged_commit.is_some() && !row.is_open {
+            // What was read is true once it is committed.
+            tx.commit().await?;
             return Ok(row);
         }
         row.is_open = false;

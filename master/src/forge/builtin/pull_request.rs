@@ -88,7 +88,8 @@ impl BuiltinForge {
             .open_forge_pull_request(repository.id, &wanted.head_ref)
             .await?;
         let row = match found {
-            Some(row) if row.labels.contains(&wanted.label) => return Ok(row),
+            // Committed in any case: what was read is true only then.
+            Some(row) if row.labels.contains(&wanted.label) => row,
             Some(mut row) => {
                 row.labels.push(wanted.label.clone());
                 row.labels.sort_unstable();

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::error::unavailable;
+use super::error::from_io;
 use crate::{domain::time::Timestamp, store::Error};
 
 const OPERATION: &str = "lock the database";
@@ -25,17 +25,17 @@ impl DatabaseLock {
             .write(true)
             .truncate(false)
             .open(path_of(database))
-            .map_err(|error| unavailable(OPERATION, error))?;
+            .map_err(|error| from_io(OPERATION, error))?;
         match file.try_lock() {
             Ok(()) => {
-                write_holder(&mut file, now).map_err(|error| unavailable(OPERATION, error))?;
+                write_holder(&mut file, now).map_err(|error| from_io(OPERATION, error))?;
                 Ok(Self(file))
             }
             Err(TryLockError::WouldBlock) => Err(Error::Locked {
                 path: database.display().to_string(),
                 holder: read_holder(&mut file),
             }),
-            Err(TryLockError::Error(error)) => Err(unavailable(OPERATION, error)),
+            Err(TryLockError::Error(error)) => Err(from_io(OPERATION, error)),
         }
     }
 

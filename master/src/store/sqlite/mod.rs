@@ -1,7 +1,7 @@
 //! SQLite: the embedded default, one master a database.
 //!
-//! One writer connection, whose transactions begin as `BEGIN IMMEDIATE` and so wait for each other here
-//! and not in SQLite's busy handler, and a few readers that can't write. A file lock beside the database
+//! One writer connection, owned by one task that makes the transactions which wait for it durable in
+//! groups (`writer.rs`), and a few readers that can't write. A file lock beside the database
 //! keeps a second master, and a second migration, out. The clock that is injected is the database's
 //! clock. Statements are constants beside their use; `sql.rs` lists them all. Not here: what is decided on
 //! what is read. Written down in `design/storage.md`.
@@ -10,12 +10,14 @@ mod attempts;
 mod beats;
 mod checks;
 mod claim;
+mod deadline;
 mod effects;
 mod error;
 mod events;
 mod forge;
 mod leases;
 mod lock;
+mod migrate;
 mod open;
 mod reads;
 mod repositories;
@@ -27,5 +29,8 @@ mod tests;
 mod tx;
 mod workers;
 mod workflows;
+mod writer;
+#[cfg(test)]
+mod writer_tests;
 
 pub use open::SqliteStore;

@@ -7,24 +7,20 @@ use std::{
 };
 
 use sqlx::{
-    Connection, Sqlite, SqlitePool, Transaction,
-    migrate::{MigrateError, Migrator},
+    Sqlite, SqliteConnection, SqlitePool,
     pool::PoolConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
 use super::{
-    error::{During, unavailable},
+    deadline::Deadline,
+    error::{During, advise, from_io},
     lock::DatabaseLock,
-    sql,
+    migrate, sql,
+    writer::{Limits, Turn, Writer},
 };
 use crate::{clock::Clock, domain::time::Timestamp, store::Error};
 
-static MIGRATOR: Migrator = sqlx::migrate!("../migrations/sqlite");
-
-/// Longest wait for a free connection. Longer than any transaction of ours takes, shorter than any
-/// time-to-live.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for a lock inside SQLite. The file lock leaves only checkpoints and people's shells to
 /// wait for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,7 +30,7 @@ const MAX_READERS: u32 = 4;
 /// A database in one file.
 pub struct SqliteStore {
     path: PathBuf,
-    writer: SqlitePool,
+    writer: Writer,
     readers: SqlitePool,
     clock: Arc<dyn Clock>,
     lock: DatabaseLock,
@@ -46,41 +42,50 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`Error::Locked`] where another process has it open, [`Error::SchemaAhead`] where a newer master
-    /// has migrated it.
+    /// has migrated it; [`Error::Unavailable`] where its disk is full or it can't be written, with what to
+    /// do about it.
     pub async fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        Self::open_within(path, clock, Limits::DEFAULT).await
+    }
+
+    pub(super) async fn open_within(
+        path: &Path,
+        clock: Arc<dyn Clock>,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        let opened = Self::try_open(path, clock, limits).await;
+        opened.map_err(|error| advise(path, error))
+    }
+
+    async fn try_open(path: &Path, clock: Arc<dyn Clock>, limits: Limits) -> Result<Self, Error> {
         const OPERATION: &str = "open the database";
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(|error| unavailable(OPERATION, error))?;
+            std::fs::create_dir_all(directory).map_err(|error| from_io(OPERATION, error))?;
         }
         let lock = DatabaseLock::take(path, clock.now())?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .busy_timeout(BUSY_TIMEOUT)
-            .foreign_keys(true)
             .statement_cache_capacity(sql::statements().count());
-        let writer = SqlitePoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            // Where SQLite itself has rolled back (the disk is full, an I/O error), the ROLLBACK of sqlx
-            // fails, and the connection would count as inside a transaction for ever.
-            .before_acquire(|connection, _| {
-                Box::pin(async move { Ok(!connection.is_in_transaction()) })
-            })
-            .connect_with(
-                options
-                    .clone()
-                    .create_if_missing(true)
-                    .journal_mode(SqliteJournalMode::Wal)
-                    .synchronous(SqliteSynchronous::Full),
-            )
-            .await
-            .during(OPERATION)?;
-        migrate(&writer).await?;
+        migrate::run(
+            &options
+                .clone()
+                .create_if_missing(true)
+                .journal_mode(SqliteJournalMode::Wal)
+                .synchronous(SqliteSynchronous::Full),
+        )
+        .await?;
+        let options = options.foreign_keys(true);
+        let writer = Writer::start(options.clone().synchronous(SqliteSynchronous::Full), limits);
         let readers = SqlitePoolOptions::new()
             .max_connections(MAX_READERS)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .acquire_timeout(limits.wait)
+            // Setting the deadline finds out whether the connection answers.
+            .test_before_acquire(false)
+            .after_connect(move |reader, _| Box::pin(limit(reader, limits)))
+            .before_acquire(move |reader, _| {
+                Box::pin(async move { limit(reader, limits).await.map(|()| true) })
+            })
             .connect_with(options.pragma("query_only", "ON"))
             .await
             .during(OPERATION)?;
@@ -93,15 +98,19 @@ impl SqliteStore {
         })
     }
 
-    pub(super) async fn begin_immediate(&self) -> Result<Transaction<'static, Sqlite>, Error> {
-        self.writer
-            .begin_with(sql::BEGIN)
-            .await
-            .during("begin a transaction")
+    pub(super) async fn turn(&self) -> Result<Turn, Error> {
+        self.writer.begin().await
     }
 
+    /// A connection for one read, within its deadline. Sees what was read in transactions that were
+    /// dropped since.
     pub(super) async fn reader(&self) -> Result<PoolConnection<Sqlite>, Error> {
+        self.writer.settle_reads().await;
         self.readers.acquire().await.during("get a reader")
+    }
+
+    pub(super) fn writer(&self) -> &Writer {
+        &self.writer
     }
 
     pub(super) async fn end(&self) {
@@ -123,25 +132,10 @@ impl SqliteStore {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    #[cfg(test)]
-    pub(super) fn writer(&self) -> &SqlitePool {
-        &self.writer
-    }
 }
 
-async fn migrate(writer: &SqlitePool) -> Result<(), Error> {
-    let known = MIGRATOR.iter().map(|m| m.version).max().unwrap_or(0);
-    match MIGRATOR.run(writer).await {
-        Ok(()) => Ok(()),
-        // Migrations that were applied are compared before any is run.
-        Err(MigrateError::VersionMissing(version)) if version > known => {
-            let found: i64 = sqlx::query_scalar(sql::NEWEST_MIGRATION)
-                .fetch_one(writer)
-                .await
-                .during("read the schema's version")?;
-            Err(Error::SchemaAhead { found, known })
-        }
-        Err(error) => Err(Error::Migrate(error.into())),
-    }
+/// Whoever gets the reader now is done with it within the limit.
+async fn limit(reader: &mut SqliteConnection, limits: Limits) -> Result<(), sqlx::Error> {
+    Deadline::install(reader).await?.start(limits.statement);
+    Ok(())
 }

@@ -12,7 +12,7 @@ use crate::{
         time::Timestamp,
     },
     store::{
-        Error, Store, Tx,
+        Error, Mark, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, AttemptRow, BeatWrite, ChangePoint, Changes, CheckRun,
             EventRow, ForgeItem, HeldLease, OpenEffectRow, ProgressRow, Repository, SessionRow,
@@ -24,8 +24,16 @@ use crate::{
 #[async_trait]
 impl Store for SqliteStore {
     async fn begin(&self) -> Result<Box<dyn Tx>, Error> {
-        let tx = self.begin_immediate().await?;
-        Ok(Box::new(SqliteTx::new(tx, self.clock())))
+        let turn = self.turn().await?;
+        Ok(Box::new(SqliteTx::new(turn, self.clock())))
+    }
+
+    fn mark(&self) -> Mark {
+        self.writer().mark()
+    }
+
+    async fn settle(&self, since: Mark) -> Result<(), Error> {
+        self.writer().settle(since).await
     }
 
     async fn may_have_work(&self) -> Result<bool, Error> {
@@ -45,8 +53,15 @@ impl Store for SqliteStore {
             .await
             .during("ping the database")?;
         // A writer that never gets its turn is no writer.
-        let writer = self.begin_immediate().await?;
-        writer.rollback().await.during("end a ping")
+        let turn = self.turn().await?;
+        if !self.writer().condition().is_failing() {
+            return Ok(());
+        }
+        drop(turn);
+        self.probe(sql::PROBE).await?;
+        self.probe(sql::END_PROBE).await?;
+        self.writer().condition().works();
+        Ok(())
     }
 
     async fn close(&self) {
@@ -189,9 +204,10 @@ impl Store for SqliteStore {
         beats: &[BeatWrite],
     ) -> Result<Vec<LeaseKey>, Error> {
         let now = self.now();
-        let mut tx = self.begin_immediate().await?;
-        let alive = beats::flush(&mut tx, owner, beats, now).await?;
-        tx.commit().await.during("commit beats")?;
+        let mut turn = self.turn().await?;
+        let alive = beats::flush(&mut *turn.connection().await?, owner, beats, now).await;
+        let alive = turn.noted(alive)?;
+        turn.commit("commit beats").await?;
         Ok(alive)
     }
 
@@ -201,9 +217,11 @@ impl Store for SqliteStore {
         progress: &[ProgressRow],
         now: Timestamp,
     ) -> Result<(), Error> {
-        let mut tx = self.begin_immediate().await?;
-        beats::record_progress(&mut tx, worker, progress, now).await?;
-        tx.commit().await.during("commit progress")
+        let mut turn = self.turn().await?;
+        let recorded =
+            beats::record_progress(&mut *turn.connection().await?, worker, progress, now).await;
+        turn.noted(recorded)?;
+        turn.commit("commit progress").await
     }
 
     async fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error> {
@@ -254,5 +272,18 @@ impl Store for SqliteStore {
         commit: &CommitId,
     ) -> Result<Vec<CheckRun>, Error> {
         checks::newest_of(&mut *self.reader().await?, workflow, commit).await
+    }
+}
+
+impl SqliteStore {
+    /// Writes, durably, to see whether that works.
+    async fn probe(&self, statement: &'static str) -> Result<(), Error> {
+        let mut turn = self.turn().await?;
+        let written = sqlx::query(statement)
+            .execute(&mut *turn.connection().await?)
+            .await
+            .during("try a write");
+        turn.noted(written)?;
+        turn.commit("commit a try").await
     }
 }

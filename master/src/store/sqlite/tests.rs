@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, SqlSafeStr, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
 
-use super::{SqliteStore, sql};
+use super::{SqliteStore, sql, writer::Limits};
 use crate::{
     clock::{Clock, manual::ManualClock},
     domain::{
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-struct SqliteDatabase {
-    store: Arc<SqliteStore>,
+pub(super) struct SqliteDatabase {
+    pub(super) store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
     _directory: TempDir,
 }
@@ -46,10 +46,14 @@ async fn open(path: &Path) -> Result<SqliteStore, Error> {
 }
 
 async fn database() -> SqliteDatabase {
+    database_within(Limits::DEFAULT).await
+}
+
+pub(super) async fn database_within(limits: Limits) -> SqliteDatabase {
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::default());
     let path = directory.path().join("new/directory/pointsman.db");
-    let store = SqliteStore::open(&path, Arc::clone(&clock) as Arc<dyn Clock>);
+    let store = SqliteStore::open_within(&path, Arc::clone(&clock) as Arc<dyn Clock>, limits);
     SqliteDatabase {
         store: Arc::new(store.await.unwrap()),
         clock,
@@ -60,15 +64,18 @@ async fn database() -> SqliteDatabase {
 run_contract!(database());
 
 /// A world, and the database in it for statements of the test's own.
-async fn world() -> (World, Arc<SqliteStore>) {
+pub(super) async fn world() -> (World, Arc<SqliteStore>) {
     let database = database().await;
     let store = Arc::clone(&database.store);
     (World::new(database), store)
 }
 
-async fn execute(store: &SqliteStore, statement: &str) {
-    store
-        .writer()
+/// On the connection that writes, outside of a transaction.
+pub(super) async fn execute(store: &SqliteStore, statement: &str) {
+    let mut turn = store.turn().await.unwrap();
+    let statement = format!("ROLLBACK; {statement}; BEGIN IMMEDIATE");
+    let mut connection = turn.connection().await.unwrap();
+    connection
         .execute(AssertSqlSafe(statement).into_sql_str())
         .await
         .unwrap();
@@ -77,7 +84,8 @@ async fn execute(store: &SqliteStore, statement: &str) {
 #[tokio::test]
 async fn every_statement_is_prepared() {
     let (_world, store) = world().await;
-    let mut connection = store.writer().acquire().await.unwrap();
+    let mut turn = store.turn().await.unwrap();
+    let mut connection = turn.connection().await.unwrap();
     let mut n_prepared = 0;
     for statement in sql::statements() {
         if let Err(error) = connection.prepare(statement.into_sql_str()).await {
@@ -94,11 +102,22 @@ async fn every_constant_statement_is_listed() {
     let mut n_constants = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        if path.file_name().unwrap() == "tests.rs" {
+        if path.to_str().unwrap().ends_with("tests.rs") {
             continue;
         }
         let text = std::fs::read_to_string(path).unwrap();
-        let keywords = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "BEGIN"];
+        let keywords = [
+            "SELECT",
+            "INSERT",
+            "UPDATE",
+            "DELETE",
+            "WITH",
+            "BEGIN",
+            "COMMIT",
+            "ROLLBACK",
+            "SAVEPOINT",
+            "RELEASE",
+        ];
         n_constants += text
             .split("\nconst ")
             .flat_map(|part| part.split("\npub(super) const "))
@@ -120,7 +139,8 @@ async fn every_constant_statement_is_listed() {
 async fn the_writer_is_durable_and_readers_can_not_write() {
     let (_world, store) = world().await;
     let pragma = async |statement: &'static str| -> String {
-        let mut connection = store.writer().acquire().await.unwrap();
+        let mut turn = store.turn().await.unwrap();
+        let mut connection = turn.connection().await.unwrap();
         sqlx::query_scalar::<_, String>(statement)
             .fetch_one(&mut *connection)
             .await
@@ -489,19 +509,25 @@ async fn progress_of_another_fence_is_not_shown() {
     assert_eq!(sessions[0].progress, None);
 }
 
-/// Where SQLite has rolled back by itself, as it does when the disk is full, sqlx still counts a
-/// transaction; the connection must not serve again.
+/// As it does when the disk is full.
 #[tokio::test]
 async fn a_transaction_that_sqlite_ended_itself_stops_nobody() {
     let (world, store) = world().await;
-    let mut tx = store.begin_immediate().await.unwrap();
-    tx.execute("ROLLBACK").await.unwrap();
-    drop(tx);
-    world.repository("lamp").await;
-    let mut tx = store.begin_immediate().await.unwrap();
-    tx.execute("ROLLBACK").await.unwrap();
-    assert!(tx.commit().await.is_err());
-    world.repository("other").await;
+    for commits in [false, true] {
+        let mut turn = store.turn().await.unwrap();
+        let mut connection = turn.connection().await.unwrap();
+        connection.execute("ROLLBACK").await.unwrap();
+        drop(connection);
+        // Otherwise the next statement would be a transaction of its own.
+        let error = turn.connection().await.err().unwrap();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+        if commits {
+            assert!(turn.commit("commit").await.is_err());
+        }
+        world
+            .repository(if commits { "one" } else { "other" })
+            .await;
+    }
 }
 
 #[tokio::test]
@@ -528,7 +554,7 @@ async fn queues_are_read_by_their_index() {
     let plan = async |statement: &'static str| -> String {
         let explained = format!("EXPLAIN QUERY PLAN {statement}");
         let rows = sqlx::query_as::<_, (i64, i64, i64, String)>(AssertSqlSafe(explained))
-            .fetch_all(store.writer())
+            .fetch_all(&mut *store.turn().await.unwrap().connection().await.unwrap())
             .await
             .unwrap();
         let lines: Vec<String> = rows.into_iter().map(|row| row.3).collect();

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use sqlx::{Sqlite, Transaction};
-
 use super::{
-    attempts, checks, claim, effects, error::During, events, forge, leases, repositories, workers,
-    workflows,
+    attempts, checks, claim, effects, events, forge, leases, repositories, workers, workflows,
+    writer::Turn,
 };
 use crate::clock::Clock;
 use crate::{
@@ -28,36 +25,49 @@ use crate::{
         },
     },
 };
+use async_trait::async_trait;
 
-/// One transaction of the writer. Dropped, it is rolled back before the next one begins.
+/// One transaction: a turn at the writer. Dropped, what it did is undone before the next one begins.
 pub(super) struct SqliteTx {
-    tx: Transaction<'static, Sqlite>,
+    turn: Turn,
     /// The database's clock.
     clock: Arc<dyn Clock>,
 }
 
 impl SqliteTx {
-    pub(super) fn new(tx: Transaction<'static, Sqlite>, clock: Arc<dyn Clock>) -> Self {
-        Self { tx, clock }
+    pub(super) fn new(turn: Turn, clock: Arc<dyn Clock>) -> Self {
+        Self { turn, clock }
     }
+}
+
+/// Runs an operation in the turn of `$self`, within its deadline: `in_turn!(self, workflows::lock(id))` is
+/// `workflows::lock(connection, id).await`.
+macro_rules! in_turn {
+    ($self:ident, $module:ident::$operation:ident($($argument:expr),* $(,)?)) => {{
+        let result = {
+            let mut connection = $self.turn.connection().await?;
+            $module::$operation(&mut connection, $($argument),*).await
+        };
+        $self.turn.noted(result)
+    }};
 }
 
 #[async_trait]
 impl Tx for SqliteTx {
     async fn commit(self: Box<Self>) -> Result<(), Error> {
-        self.tx.commit().await.during("commit a transaction")
+        self.turn.commit("commit a transaction").await
     }
 
     async fn insert_repository(&mut self, repository: &Repository) -> Result<(), Error> {
-        repositories::insert(&mut self.tx, repository).await
+        in_turn!(self, repositories::insert(repository))
     }
 
     async fn lock_workflow(&mut self, id: WorkflowId) -> Result<Option<LockedWorkflow>, Error> {
-        workflows::lock(&mut self.tx, id).await
+        in_turn!(self, workflows::lock(id))
     }
 
     async fn insert_workflow(&mut self, workflow: &Workflow, now: Timestamp) -> Result<(), Error> {
-        workflows::insert(&mut self.tx, workflow, now).await
+        in_turn!(self, workflows::insert(workflow, now))
     }
 
     async fn update_workflow(
@@ -65,7 +75,7 @@ impl Tx for SqliteTx {
         locked: &mut LockedWorkflow,
         now: Timestamp,
     ) -> Result<(), Error> {
-        workflows::update(&mut self.tx, locked, now).await
+        in_turn!(self, workflows::update(locked, now))
     }
 
     async fn set_priority(
@@ -74,11 +84,11 @@ impl Tx for SqliteTx {
         priority: i32,
         now: Timestamp,
     ) -> Result<(), Error> {
-        workflows::set_priority(&mut self.tx, locked, priority, now).await
+        in_turn!(self, workflows::set_priority(locked, priority, now))
     }
 
     async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error> {
-        workflows::count_live(&mut self.tx, repository).await
+        in_turn!(self, workflows::count_live(repository))
     }
 
     async fn newest_workflow_of_item(
@@ -86,7 +96,7 @@ impl Tx for SqliteTx {
         repository: RepositoryId,
         number: u64,
     ) -> Result<Option<WorkflowRow>, Error> {
-        workflows::newest_of_item(&mut self.tx, repository, number).await
+        in_turn!(self, workflows::newest_of_item(repository, number))
     }
 
     async fn set_ci_poll(
@@ -95,34 +105,32 @@ impl Tx for SqliteTx {
         polls: u32,
         next_poll_at: Timestamp,
     ) -> Result<(), Error> {
-        workflows::set_ci_poll(&mut self.tx, workflow, polls, next_poll_at).await
+        in_turn!(self, workflows::set_ci_poll(workflow, polls, next_poll_at))
     }
 
     async fn append_event(&mut self, event: &NewEvent) -> Result<(), Error> {
-        events::append(&mut self.tx, event).await
+        in_turn!(self, events::append(event))
     }
 
     async fn insert_attempt(&mut self, attempt: &Attempt, priority: i32) -> Result<(), Error> {
-        attempts::insert(&mut self.tx, attempt, priority).await
+        in_turn!(self, attempts::insert(attempt, priority))
     }
 
     async fn attempt(&mut self, id: AttemptId) -> Result<Option<Attempt>, Error> {
-        Ok(attempts::by_id(&mut self.tx, id)
-            .await?
-            .map(|row| row.attempt))
+        Ok(in_turn!(self, attempts::by_id(id))?.map(|row| row.attempt))
     }
 
     async fn live_attempts(&mut self, workflow: WorkflowId) -> Result<Vec<Attempt>, Error> {
-        attempts::live_of(&mut self.tx, workflow).await
+        in_turn!(self, attempts::live_of(workflow))
     }
 
     async fn update_attempt(&mut self, attempt: &Attempt) -> Result<(), Error> {
-        attempts::update(&mut self.tx, attempt).await
+        in_turn!(self, attempts::update(attempt))
     }
 
     async fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Error> {
         let now = self.clock.now();
-        claim::claim(&mut self.tx, request, now).await
+        in_turn!(self, claim::claim(request, now))
     }
 
     async fn set_attempt_commit(
@@ -130,63 +138,63 @@ impl Tx for SqliteTx {
         attempt: AttemptId,
         commit: &CommitId,
     ) -> Result<(), Error> {
-        attempts::set_commit(&mut self.tx, attempt, commit).await
+        in_turn!(self, attempts::set_commit(attempt, commit))
     }
 
     async fn lease(&mut self, attempt: AttemptId) -> Result<Option<LeaseRow>, Error> {
-        leases::by_attempt(&mut self.tx, attempt).await
+        in_turn!(self, leases::by_attempt(attempt))
     }
 
     async fn leases_of_worker(&mut self, worker: WorkerId) -> Result<Vec<LeaseRow>, Error> {
-        leases::of_worker(&mut self.tx, worker).await
+        in_turn!(self, leases::of_worker(worker))
     }
 
     async fn delete_lease(&mut self, key: LeaseKey) -> Result<bool, Error> {
-        leases::delete(&mut self.tx, key).await
+        in_turn!(self, leases::delete(key))
     }
 
     async fn delete_stale_lease(&mut self, key: LeaseKey) -> Result<bool, Error> {
         let now = self.clock.now();
-        leases::delete_stale(&mut self.tx, key, now).await
+        in_turn!(self, leases::delete_stale(key, now))
     }
 
     async fn set_lease_unconfirmed(&mut self, key: LeaseKey) -> Result<(), Error> {
-        leases::set_unconfirmed(&mut self.tx, key).await
+        in_turn!(self, leases::set_unconfirmed(key))
     }
 
     async fn open_effect(&mut self, effect: &OpenEffectRow) -> Result<(), Error> {
-        effects::insert(&mut self.tx, effect).await
+        in_turn!(self, effects::insert(effect))
     }
 
     async fn open_effect_of(
         &mut self,
         workflow: WorkflowId,
     ) -> Result<Option<OpenEffectRow>, Error> {
-        effects::open_of(&mut self.tx, workflow).await
+        in_turn!(self, effects::open_of(workflow))
     }
 
     async fn update_effect(&mut self, effect: &OpenEffectRow) -> Result<(), Error> {
-        effects::update(&mut self.tx, effect).await
+        in_turn!(self, effects::update(effect))
     }
 
     async fn close_effect(&mut self, effect: EffectId, now: Timestamp) -> Result<bool, Error> {
-        effects::close(&mut self.tx, effect, now).await
+        in_turn!(self, effects::close(effect, now))
     }
 
     async fn worker(&mut self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
-        workers::by_id(&mut self.tx, id).await
+        in_turn!(self, workers::by_id(id))
     }
 
     async fn put_worker(&mut self, worker: &WorkerRow) -> Result<(), Error> {
-        workers::put(&mut self.tx, worker).await
+        in_turn!(self, workers::put(worker))
     }
 
     async fn set_worker_drain(&mut self, id: WorkerId, drain: Option<&Drain>) -> Result<(), Error> {
-        workers::set_drain(&mut self.tx, id, drain).await
+        in_turn!(self, workers::set_drain(id, drain))
     }
 
     async fn set_worker_declared_dead(&mut self, id: WorkerId, at: Timestamp) -> Result<(), Error> {
-        workers::set_declared_dead(&mut self.tx, id, at).await
+        in_turn!(self, workers::set_declared_dead(id, at))
     }
 
     async fn forge_item(
@@ -194,14 +202,14 @@ impl Tx for SqliteTx {
         repository: RepositoryId,
         number: u64,
     ) -> Result<Option<ForgeItem>, Error> {
-        forge::by_number(&mut self.tx, repository, number).await
+        in_turn!(self, forge::by_number(repository, number))
     }
 
     async fn forge_item_by_request(
         &mut self,
         request: RequestId,
     ) -> Result<Option<ForgeItem>, Error> {
-        forge::by_request(&mut self.tx, request).await
+        in_turn!(self, forge::by_request(request))
     }
 
     async fn open_forge_pull_request(
@@ -209,27 +217,27 @@ impl Tx for SqliteTx {
         repository: RepositoryId,
         head_ref: &str,
     ) -> Result<Option<ForgeItem>, Error> {
-        forge::open_by_head_ref(&mut self.tx, repository, head_ref).await
+        in_turn!(self, forge::open_by_head_ref(repository, head_ref))
     }
 
     async fn next_item_number(&mut self, repository: RepositoryId) -> Result<u64, Error> {
-        forge::next_number(&mut self.tx, repository).await
+        in_turn!(self, forge::next_number(repository))
     }
 
     async fn insert_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error> {
-        forge::insert(&mut self.tx, item).await
+        in_turn!(self, forge::insert(item))
     }
 
     async fn update_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error> {
-        forge::update(&mut self.tx, item).await
+        in_turn!(self, forge::update(item))
     }
 
     async fn insert_check_run(&mut self, run: &CheckRun) -> Result<(), Error> {
-        checks::insert(&mut self.tx, run).await
+        in_turn!(self, checks::insert(run))
     }
 
     async fn check_run(&mut self, id: CheckId) -> Result<Option<CheckRun>, Error> {
-        checks::by_id(&mut self.tx, id).await
+        in_turn!(self, checks::by_id(id))
     }
 
     async fn check_runs(
@@ -237,10 +245,10 @@ impl Tx for SqliteTx {
         workflow: WorkflowId,
         commit: &CommitId,
     ) -> Result<Vec<CheckRun>, Error> {
-        checks::newest_of(&mut self.tx, workflow, commit).await
+        in_turn!(self, checks::newest_of(workflow, commit))
     }
 
     async fn update_check_run(&mut self, run: &CheckRun) -> Result<(), Error> {
-        checks::update(&mut self.tx, run).await
+        in_turn!(self, checks::update(run))
     }
 }
