@@ -134,6 +134,26 @@ impl InfrastructureClass {
     }
 }
 
+impl InfrastructureClass {
+    /// Whether it tells the next harness how not to do it. The others are between us, the host and the
+    /// provider.
+    const fn is_of_harness(self) -> bool {
+        match self {
+            Self::Crashed
+            | Self::NoValidResult
+            | Self::TimedOut
+            | Self::Silent
+            | Self::OverBudget
+            | Self::PermissionDenied => true,
+            Self::WorkspaceFailed
+            | Self::LeaseLost
+            | Self::ProviderQuota
+            | Self::ProviderOutage
+            | Self::BadCredentials => false,
+        }
+    }
+}
+
 /// How often an attempt may end in an infrastructure error that is not charged. A provider that refuses
 /// the tenth time over hours of growing waits will refuse the eleventh; a person is needed.
 pub const MAX_UNCHARGED_ERRORS: u32 = 10;
@@ -176,6 +196,14 @@ pub enum Retry {
 }
 
 impl Attempt {
+    /// Why the last lease of this attempt ended without a verdict, for its next harness.
+    pub fn earlier_failure(&self) -> Option<String> {
+        let outcome = self.outcome.as_ref()?;
+        let class: InfrastructureClass = outcome.name.parse().ok()?;
+        let message = outcome.detail["message"].as_str()?;
+        class.is_of_harness().then(|| format!("{class}: {message}"))
+    }
+
     /// Decides about the next try after an infrastructure error. The pickup was counted at the claim;
     /// an error that is not charged gives it back. `jitter` is a random number in 0..=1.
     pub fn after_error(

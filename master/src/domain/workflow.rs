@@ -72,9 +72,12 @@ impl Counters {
 pub struct Facts {
     pub plan: Option<String>,
     pub ci_failures: Vec<CheckFailure>,
+    /// What the newest review objected to; gone once one approves.
     pub review_notes: Option<String>,
+    /// Where the head was last seen to conflict with its base; gone once that is resolved.
     pub conflict_paths: Vec<String>,
     pub superseded_commits: Vec<CommitId>,
+    /// Why earlier steps did not lead on.
     pub earlier_failures: Vec<String>,
     /// On an issue: the commit that the next implementer starts from.
     pub kept_commit: Option<CommitId>,

@@ -139,7 +139,10 @@ pub(super) fn lease(grant: Grant) -> v1::Lease {
         base_ref: grant.workflow.base_ref.clone(),
         checkout_commit: grant.checkout_commit.to_string(),
         push_ref: key.push_ref(),
-        facts: Some(facts(&grant.workflow.progress().facts)),
+        facts: Some(facts(
+            &grant.workflow.progress().facts,
+            grant.attempt.earlier_failure(),
+        )),
         check: grant.check.map(|run| v1::Check {
             name: run.name,
             command: run.command,
@@ -147,7 +150,7 @@ pub(super) fn lease(grant: Grant) -> v1::Lease {
     }
 }
 
-fn facts(facts: &Facts) -> v1::Facts {
+fn facts(facts: &Facts, of_this_attempt: Option<String>) -> v1::Facts {
     v1::Facts {
         plan: facts.plan.clone().unwrap_or_default(),
         ci_failures: facts
@@ -166,7 +169,12 @@ fn facts(facts: &Facts) -> v1::Facts {
             .iter()
             .map(ToString::to_string)
             .collect(),
-        earlier_failures: facts.earlier_failures.clone(),
+        earlier_failures: facts
+            .earlier_failures
+            .iter()
+            .cloned()
+            .chain(of_this_attempt)
+            .collect(),
     }
 }
 

@@ -61,7 +61,10 @@ impl<'a> Context<'a> {
 
     fn head_moved(self, state: State, head: CommitId) -> Result<Outcome, Refusal> {
         if state == State::ConflictResolving && self.workflow.kind == Kind::PullRequest {
-            return self.conflict_round_with(String::new(), |p| p.head = Some(head));
+            return self.conflict_round_with(String::new(), |p| {
+                p.head = Some(head);
+                p.facts.conflict_paths.clear();
+            });
         }
         self.underlying_draft()
             .fact("head", head.as_str())
@@ -100,7 +103,8 @@ impl<'a> Context<'a> {
             .take(Event::MergeBlocked)
     }
 
-    /// Decides about the checks of `head`; a reading for another head is old news.
+    /// Decides about the checks of `head`; a reading for another head is old news. Whoever reads checks
+    /// has looked for conflicts before, and found none.
     pub(super) fn ci(self, head: &CommitId, reading: CiReading) -> Result<Outcome, Refusal> {
         let progress = self.workflow.progress();
         if progress.state != State::AwaitingCi || progress.head.as_ref() != Some(head) {
@@ -111,7 +115,10 @@ impl<'a> Context<'a> {
             CiReading::Green => self
                 .draft()
                 .fact("head", head.as_str())
-                .with(|p| p.facts.ci_failures.clear())
+                .with(|p| {
+                    p.facts.ci_failures.clear();
+                    p.facts.conflict_paths.clear();
+                })
                 .take(Event::CiGreen),
             CiReading::Red { is_flaky, failures } => self.red(head, is_flaky, failures),
             CiReading::Exhausted { reason } => {
@@ -144,7 +151,10 @@ impl<'a> Context<'a> {
                 })
                 .take(Event::CiFlakeRetry);
         }
-        let draft = draft.with(|p| p.facts.ci_failures = kept_failures(failures));
+        let draft = draft.with(|p| {
+            p.facts.ci_failures = kept_failures(failures);
+            p.facts.conflict_paths.clear();
+        });
         if is_flaky && self.policy.ci_flake_hard_ceiling {
             return draft.take(Event::CiFlakeRetriesExhausted);
         }

@@ -53,7 +53,10 @@ impl<'a> Context<'a> {
             Verdict::Failed { reason } => self.failing(reason, Event::ImplementationFailed),
             Verdict::Conflict { paths } => self.conflict(paths),
             Verdict::Resolved { commit: to } => self.resolved(commit, to),
-            Verdict::Unresolved { reason } => self.conflict_round(reason),
+            Verdict::Unresolved { reason } => {
+                let failure = kept_text(reason.clone());
+                self.conflict_round_with(reason, |p| push(&mut p.facts.earlier_failures, failure))
+            }
             Verdict::Retry { plan } => self.retry(plan),
             Verdict::GiveUp { reason } => self
                 .underlying_draft()
@@ -68,9 +71,14 @@ impl<'a> Context<'a> {
                 .underlying_draft()
                 .because(notes)
                 .fact("head", commit.as_ref().map(CommitId::as_str))
+                .with(|p| p.facts.review_notes = None)
                 .take(Event::ReviewApproved),
             Verdict::RequestChanges { notes } => self.request_changes(notes),
-            Verdict::Reject { reason } => self.failing(reason, Event::ReviewRejected),
+            Verdict::Reject { reason } => self
+                .underlying_draft()
+                .with(|p| p.facts.review_notes = Some(reason.clone()))
+                .because(reason)
+                .take(Event::ReviewRejected),
         }
     }
 
@@ -151,13 +159,10 @@ impl<'a> Context<'a> {
             // An issue has no branch yet: the commit is kept, and the next implementer starts from it.
             (Kind::Issue, _, Some(to)) => self.conflict_round_with(String::new(), |p| {
                 p.facts.kept_commit = Some(to);
+                p.facts.conflict_paths.clear();
             }),
-            (_, _, None) => self.conflict_round(String::new()),
+            (_, _, None) => self.conflict_round_with(String::new(), |_| {}),
         }
-    }
-
-    pub(super) fn conflict_round(self, reason: String) -> Result<Outcome, Refusal> {
-        self.conflict_round_with(reason, |_| {})
     }
 
     pub(super) fn conflict_round_with(
@@ -197,18 +202,17 @@ impl<'a> Context<'a> {
 
     fn request_changes(self, notes: String) -> Result<Outcome, Refusal> {
         let spent = self.workflow.progress().counters.review_rounds;
-        let draft = self.underlying_draft().because(notes.clone());
+        let draft = self
+            .underlying_draft()
+            .because(notes.clone())
+            .with(|p| p.facts.review_notes = Some(notes));
         if spent >= self.policy.review_rounds {
             return draft
                 .fact("review_rounds", spent)
-                .with(|p| push(&mut p.facts.earlier_failures, kept_text(notes)))
                 .take(Event::ReviewRejected);
         }
         draft
-            .with(|p| {
-                p.counters.review_rounds += 1;
-                p.facts.review_notes = Some(notes);
-            })
+            .with(|p| p.counters.review_rounds += 1)
             .take(Event::ReviewChangesRequested)
     }
 

@@ -1,7 +1,13 @@
 //! The table "verdicts and the events they become", word by word, and what each leaves behind.
 
 use super::*;
-use crate::domain::{decision::Attempts, effect::Effect, verdict::Verdict, workflow::MAX_FACTS};
+use crate::domain::{
+    ci::CiReading,
+    decision::{Attempts, EffectResult},
+    effect::Effect,
+    verdict::Verdict,
+    workflow::MAX_FACTS,
+};
 
 fn why() -> String {
     "why".to_owned()
@@ -357,6 +363,62 @@ fn failures_are_remembered_for_the_next_harness_the_newest_twenty() {
     assert_eq!(remembered.len(), MAX_FACTS);
     assert_eq!(remembered.first().unwrap(), "reason 5");
     assert_eq!(remembered.last().unwrap(), "reason 24");
+}
+
+#[test]
+fn the_newest_objection_is_told_until_a_review_approves() {
+    let notes = |workflow: &Workflow| workflow.progress().facts.review_notes.clone();
+    let reject = said(Verdict::Reject { reason: why() });
+    let spent = pull_request_where(State::Reviewing, |p| {
+        p.counters.review_rounds = 3;
+        p.facts.review_notes = Some("older".to_owned());
+    });
+    for objection in [request_changes(), reject] {
+        assert_eq!(notes(&after(&spent, objection)), Some(why()));
+    }
+    assert_eq!(notes(&after(&spent, approve())), None);
+}
+
+#[test]
+fn conflicting_paths_are_told_until_they_are_resolved() {
+    let conflict = |kind| {
+        let mut progress = progress(State::ConflictResolving);
+        progress.counters.conflict_rounds = 1;
+        progress.facts.conflict_paths = vec!["a".to_owned()];
+        workflow_with(kind, progress)
+    };
+    let paths = |workflow: &Workflow| workflow.progress().facts.conflict_paths.clone();
+    let unresolved = after(
+        &conflict(Kind::PullRequest),
+        said(Verdict::Unresolved { reason: why() }),
+    );
+    assert_eq!(paths(&unresolved), ["a"]);
+    assert_eq!(unresolved.progress().facts.earlier_failures, [why()]);
+    // A word without a commit resolves nothing.
+    let said = after(&conflict(Kind::PullRequest), resolved(None));
+    assert_eq!(paths(&said), ["a"]);
+
+    let kept = after(&conflict(Kind::Issue), resolved(Some(commit(2))));
+    assert_eq!(paths(&kept), [""; 0]);
+    let moved = Input::Effect(EffectResult::HeadMoved { head: commit(2) });
+    let moved = after(&conflict(Kind::PullRequest), moved);
+    assert_eq!(paths(&moved), [""; 0]);
+    for reading in [
+        CiReading::Green,
+        CiReading::Red {
+            is_flaky: false,
+            failures: Vec::new(),
+        },
+    ] {
+        let waiting = pull_request_where(State::AwaitingCi, |p| {
+            p.facts.conflict_paths = vec!["a".to_owned()];
+        });
+        let head = commit(1);
+        assert_eq!(
+            paths(&after(&waiting, Input::Ci { head, reading })),
+            [""; 0]
+        );
+    }
 }
 
 #[test]
