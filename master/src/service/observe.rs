@@ -77,6 +77,7 @@ impl Service {
         let Some(seen) = self.look(&repository, row.workflow.number).await? else {
             return Ok(false);
         };
+        let conflict = self.conflict_in_review(&repository, &row).await;
         let now = self.now();
         let mut tx = self.store().begin().await?;
         let Some(mut locked) = tx.lock_workflow(row.workflow.id).await? else {
@@ -85,14 +86,53 @@ impl Service {
         if locked.version != row.version {
             return Ok(false);
         }
-        let is_changed = self
-            .observe(tx.as_mut(), &mut locked, &seen, &Cause::new("forge", now))
+        let cause = Cause::new("forge", now);
+        let mut is_changed = self
+            .observe(tx.as_mut(), &mut locked, &seen, &cause)
             .await?;
+        if let Some(conflict) = conflict
+            && !is_changed
+        {
+            is_changed = self
+                .apply(tx.as_mut(), &mut locked, conflict, &cause)
+                .await?;
+        }
         if is_changed {
             tx.commit().await?;
             self.wake().all();
         }
         Ok(is_changed)
+    }
+
+    /// A conflict of a head that is being reviewed: the review would be of what can't be merged. Before
+    /// and after REVIEWING whoever reads the checks, or merges, looks for it. Where the forge can't say,
+    /// there is none yet: the next look may tell.
+    async fn conflict_in_review(
+        &self,
+        repository: &Repository,
+        row: &WorkflowRow,
+    ) -> Option<Input> {
+        let workflow = &row.workflow;
+        if workflow.state() != State::Reviewing || workflow.kind != Kind::PullRequest {
+            return None;
+        }
+        let head = workflow.progress().head.as_ref()?;
+        let looked = self
+            .ports
+            .forge
+            .conflicts(repository, head, &workflow.base_ref)
+            .await;
+        match looked {
+            Ok(paths) => (!paths.is_empty()).then_some(Input::ConflictFound { paths }),
+            Err(error) => {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    workflow.id = %workflow.id,
+                    "conflicts could not be looked for"
+                );
+                None
+            }
+        }
     }
 
     pub(super) async fn repository_of(&self, id: RepositoryId) -> Result<Repository, Error> {
