@@ -7,15 +7,16 @@ use std::{ffi::OsString, path::Path};
 
 use super::profile::Variable;
 use crate::{
-    assignment::{Job, LeaseKey},
+    assignment::{Commit, Job, LeaseKey},
     sidecar::SessionDir,
 };
 
 /// The environment of the harness of `key`, complete. `path` is the agent's own search path, since
-/// that is where the host's programs are.
+/// that is where the host's programs are, and `base` the tip of the base branch.
 pub(crate) fn environment(
     key: &LeaseKey,
     job: &Job,
+    base: Option<&Commit>,
     directory: &SessionDir,
     temporary: &Path,
     path: &str,
@@ -41,6 +42,7 @@ pub(crate) fn environment(
         file("POINTSMAN_PROMPT_FILE", &directory.prompt()),
         file("POINTSMAN_RESULT_FILE", &directory.result()),
     ]);
+    environment.extend(base.map(|base| text("POINTSMAN_BASE_COMMIT", base.as_str())));
     environment
 }
 
@@ -72,7 +74,9 @@ mod tests {
         }];
         let directory = SessionDir::new("/s");
         let temporary = Path::new("/t/0101");
-        let environment = environment(&key, &job, &directory, temporary, "/bin", &variables);
+        let base = Commit::new(&"b".repeat(40));
+        let base = base.as_ref();
+        let environment = environment(&key, &job, base, &directory, temporary, "/bin", &variables);
         let environment: BTreeMap<_, _> = environment
             .into_iter()
             .map(|(name, value)| (name, value.into_string().unwrap()))
@@ -89,6 +93,10 @@ mod tests {
             (
                 "POINTSMAN_ATTEMPT_ID",
                 "00000000-0000-0000-0000-000000000abc",
+            ),
+            (
+                "POINTSMAN_BASE_COMMIT",
+                "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
             ),
             ("POINTSMAN_PROMPT_FILE", "/s/prompt.md"),
             ("POINTSMAN_RESULT_FILE", "/s/result.json"),

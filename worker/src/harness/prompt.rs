@@ -4,7 +4,7 @@
 //! cut to a bound, with a mark where. The task itself and the schema of the answer are never cut.
 
 use crate::{
-    assignment::{Assignment, CiFailure, Item, Kind, Role},
+    assignment::{Assignment, CiFailure, Commit, Item, Kind, Role},
     schema::verdict_schema,
     text::{head, tail},
 };
@@ -28,8 +28,9 @@ const LINE_MAX: usize = 1024;
 /// Shown where something was cut off.
 const CUT: &str = "\n[… cut here]";
 
-/// The whole prompt. Empty for a check, which has no harness to ask.
-pub(crate) fn prompt(assignment: &Assignment) -> String {
+/// The whole prompt. Empty for a check, which has no harness to ask. `base` is the tip of the base branch,
+/// where there is one.
+pub(crate) fn prompt(assignment: &Assignment, base: Option<&Commit>) -> String {
     let role = assignment.job.role();
     let kind = assignment.item.kind;
     let Some(schema) = verdict_schema(role, kind) else {
@@ -38,7 +39,7 @@ pub(crate) fn prompt(assignment: &Assignment) -> String {
     format!(
         "# Task: {role}\n\n{task}\n\n{RULES}\n\n{facts}\n{ANSWER}```json\n{schema}```\n",
         task = task(role, kind),
-        facts = facts(assignment),
+        facts = facts(assignment, base),
     )
 }
 
@@ -74,8 +75,8 @@ const fn task(role: Role, kind: Kind) -> &'static str {
              to do, correctly and simply. Do not change anything."
         }
         (Role::ConflictResolver, _) => {
-            "HEAD conflicts with the base branch. Merge the base branch into HEAD, resolve the \
-             conflicts so that both intentions are kept, and commit the merge."
+            "HEAD conflicts with the base branch. Merge the base branch into HEAD (do not rebase), \
+             resolve the conflicts so that both intentions are kept, and commit the merge."
         }
         (Role::Escalator, _) => {
             "Earlier attempts failed. Read what they left behind and decide whether a stronger \
@@ -86,7 +87,7 @@ const fn task(role: Role, kind: Kind) -> &'static str {
     }
 }
 
-fn facts(assignment: &Assignment) -> String {
+fn facts(assignment: &Assignment, base_commit: Option<&Commit>) -> String {
     let item = &assignment.item;
     let mut out = String::from("## Facts\n\n");
     let base = &assignment.base_branch;
@@ -98,6 +99,11 @@ fn facts(assignment: &Assignment) -> String {
         &mut out,
         "base branch",
         &format!("{base} (here as origin/{base})"),
+    );
+    line(
+        &mut out,
+        "base commit",
+        base_commit.map_or("", Commit::as_str),
     );
     line(&mut out, "HEAD", assignment.checkout_commit.as_str());
     out.push('\n');

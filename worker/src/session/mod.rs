@@ -226,6 +226,7 @@ impl Session {
             assignment: self.assignment.clone(),
             directory: self.directory.clone(),
             checkout: checkout.path().to_owned(),
+            base: checkout.base().cloned(),
             stop_at: self.orders.tenure().stop_at(),
         })
         .await

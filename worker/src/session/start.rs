@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 
 use super::Context;
 use crate::{
-    assignment::{Assignment, Job},
+    assignment::{Assignment, Commit, Job},
     durable,
     harness::{
         environment::environment,
@@ -58,6 +58,8 @@ pub(super) struct Start {
     pub(super) assignment: Assignment,
     pub(super) directory: SessionDir,
     pub(super) checkout: PathBuf,
+    /// Tip of the base branch.
+    pub(super) base: Option<Commit>,
     /// The deadline that the shim begins with.
     pub(super) stop_at: BootTime,
 }
@@ -90,7 +92,7 @@ impl Start {
     fn write_files(&self) -> io::Result<()> {
         let directory = &self.directory;
         let launch = self.launch();
-        fs::write(directory.prompt(), prompt(&self.assignment))?;
+        fs::write(directory.prompt(), self.prompt())?;
         durable::write(&directory.launch(), &serde_json::to_vec_pretty(&launch)?)?;
         directory.write_deadline(self.stop_at)?;
         let mut intent = Sidecar::intent(&self.assignment.key);
@@ -100,6 +102,10 @@ impl Start {
         intent.workspace = Some(launch.directory);
         intent.store(directory)?;
         durable::sync_parent(directory.path())
+    }
+
+    fn prompt(&self) -> String {
+        prompt(&self.assignment, self.base.as_ref())
     }
 
     fn launch(&self) -> Launch {
@@ -114,7 +120,7 @@ impl Start {
         };
         if prompt_by == PromptBy::Argument {
             // An argument can't hold zero bytes, and no text for a model needs one.
-            command.push(prompt(&self.assignment).replace('\0', " "));
+            command.push(self.prompt().replace('\0', " "));
         }
         Launch {
             command,
@@ -137,6 +143,7 @@ impl Start {
         environment(
             key,
             &self.assignment.job,
+            self.base.as_ref(),
             &self.directory,
             &self.context.state.temporary(key),
             &self.context.path,

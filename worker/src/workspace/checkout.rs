@@ -20,6 +20,7 @@ pub(crate) struct Checkout {
     mirror: Mirror,
     path: PathBuf,
     commit: Commit,
+    base: Option<Commit>,
 }
 
 impl Checkout {
@@ -30,18 +31,25 @@ impl Checkout {
         assignment: &Assignment,
     ) -> Result<Self, Error> {
         make_directory(path)?;
+        let commit = &assignment.checkout_commit;
+        let check_out_failed = |source| Error::CheckOut {
+            commit: commit.clone(),
+            source,
+        };
+        let base = mirror
+            .tip(&assignment.base_branch)
+            .await
+            .map_err(check_out_failed)?;
         let checkout = Self {
             mirror,
             path: path.to_owned(),
-            commit: assignment.checkout_commit.clone(),
+            commit: commit.clone(),
+            base,
         };
         checkout
             .check_out(&assignment.base_branch)
             .await
-            .map_err(|source| Error::CheckOut {
-                commit: checkout.commit.clone(),
-                source,
-            })?;
+            .map_err(check_out_failed)?;
         Ok(checkout)
     }
 
@@ -56,7 +64,7 @@ impl Checkout {
             })?;
         git.run(["config", "user.name", NAME]).await?;
         git.run(["config", "user.email", EMAIL]).await?;
-        if let Some(tip) = self.mirror.tip(base_branch).await? {
+        if let Some(tip) = &self.base {
             let name = format!("refs/remotes/origin/{base_branch}");
             git.run(["update-ref", &name, tip.as_str()]).await?;
         }
@@ -82,6 +90,12 @@ impl Checkout {
     /// What was checked out.
     pub(crate) fn commit(&self) -> &Commit {
         &self.commit
+    }
+
+    /// Tip of the base branch, which the checkout has as `origin/` and its name; `None` where there is no
+    /// such branch.
+    pub(crate) fn base(&self) -> Option<&Commit> {
+        self.base.as_ref()
     }
 
     /// Brings the checkout's HEAD into the mirror and returns it. It may still be the commit that

@@ -50,8 +50,9 @@ impl Mirror {
         self.git.directory().join("objects")
     }
 
-    /// Brings all branches and `commit` here. One fetch at a time: others wait.
-    pub(super) async fn fetch(&self, commit: &Commit) -> Result<(), Error> {
+    /// Brings all branches and `commit` here, and those of `others` that are still to be had. One fetch at a
+    /// time: others wait.
+    pub(super) async fn fetch(&self, commit: &Commit, others: &[Commit]) -> Result<(), Error> {
         let git = self.lock().await?;
         make(&git).await?;
         remove_stale_locks(git.directory()).map_err(Error::Lock)?;
@@ -67,20 +68,34 @@ impl Mirror {
         ])
         .await
         .map_err(Error::FetchBranches)?;
-        if has(&git, commit).await? {
-            return Ok(());
+        // What is on no branch: asked for by name, or else looked for among the refs of all leases.
+        let ways = [commit.as_str(), "+refs/pointsman/*:refs/pointsman/*"];
+        if !self.fetch_commit(&git, commit, &ways).await? {
+            return Err(Error::NoCommit(commit.clone()));
         }
-        // On no branch: asked for by name, or else looked for among the refs of all leases.
-        for wanted in [commit.as_str(), "+refs/pointsman/*:refs/pointsman/*"] {
-            let fetched = self.fetch_wanted(&git, wanted).await;
-            if has(&git, commit).await? {
-                return Ok(());
+        for other in others {
+            if !self.fetch_commit(&git, other, &[other.as_str()]).await? {
+                tracing::debug!(commit = %other, "not to be had any more");
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for a commit here, and then in the repository in these ways. False: it was not found.
+    async fn fetch_commit(&self, git: &Git, commit: &Commit, ways: &[&str]) -> Result<bool, Error> {
+        if has(git, commit).await? {
+            return Ok(true);
+        }
+        for wanted in ways {
+            let fetched = self.fetch_wanted(git, wanted).await;
+            if has(git, commit).await? {
+                return Ok(true);
             }
             if let Err(error) = fetched {
                 tracing::debug!(%error, wanted, "fetch beyond the branches");
             }
         }
-        Err(Error::NoCommit(commit.clone()))
+        Ok(false)
     }
 
     async fn fetch_wanted(&self, git: &Git, wanted: &str) -> Result<(), pointsman_git::Error> {

@@ -171,7 +171,15 @@ async fn try_prepare(
     path: &Path,
     assignment: &Assignment,
 ) -> Result<Checkout, Error> {
-    mirror.fetch(&assignment.checkout_commit).await?;
+    let superseded: Vec<Commit> = assignment
+        .item
+        .superseded_commits
+        .iter()
+        .filter_map(|commit| Commit::new(commit))
+        .collect();
+    mirror
+        .fetch(&assignment.checkout_commit, &superseded)
+        .await?;
     Checkout::make(mirror.clone(), path, assignment).await
 }
 

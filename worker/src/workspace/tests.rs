@@ -200,6 +200,27 @@ async fn a_commit_on_no_branch_is_found() {
 }
 
 #[tokio::test]
+async fn superseded_commits_can_be_read_where_they_are_still_to_be_had() {
+    let mut world = World::new().await;
+    let upstream = world.upstream();
+    let first = world.assignment.checkout_commit.clone();
+    let superseded = commit(&upstream, "superseded").await;
+    let lease = ["update-ref", "refs/pointsman/1/1-ab", superseded.as_str()];
+    upstream.run(lease).await.unwrap();
+    upstream
+        .run(["reset", "--quiet", "--hard", first.as_str()])
+        .await
+        .unwrap();
+    let gone = "9".repeat(40);
+    world.assignment.item.superseded_commits = vec![gone, superseded.to_string()];
+    let checkout = world.prepare().await;
+    assert_eq!(checkout.base(), Some(&first));
+    let kind = ["cat-file", "-t", superseded.as_str()];
+    let kind = Git::new(checkout.path()).text(kind).await.unwrap();
+    assert_eq!(kind, "commit");
+}
+
+#[tokio::test]
 async fn a_commit_that_is_nowhere_is_an_error_that_names_it() {
     let mut world = World::new().await;
     let missing = Commit::new(&"ab".repeat(20)).unwrap();
