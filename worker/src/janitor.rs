@@ -21,7 +21,8 @@ use crate::{
     assignment::LeaseKey,
     control_file,
     error::chain,
-    process::kill::{Killed, kill_with_grace},
+    harness::environment::cookie,
+    process::kill::{Killed, Processes, kill_with_grace},
     sidecar::{self, SessionDir, Sidecar, State},
     state::StateDir,
     tree,
@@ -105,7 +106,7 @@ async fn fate(path: &Path, key: Option<&LeaseKey>) -> Fate {
         };
         match sidecar {
             Some(sidecar) if sidecar.state == Some(State::Running) => {
-                return stop(&directory, &sidecar).await;
+                return stop(&directory, &sidecar, key).await;
             }
             // Lock free, no child recorded: nothing ran, and nothing can start any more.
             Some(_) | None if !is_locked => return Fate::Ended,
@@ -125,11 +126,15 @@ fn load(directory: &SessionDir, key: &LeaseKey) -> Result<Option<Sidecar>, sidec
     Ok(sidecar)
 }
 
-async fn stop(directory: &SessionDir, sidecar: &Sidecar) -> Fate {
+async fn stop(directory: &SessionDir, sidecar: &Sidecar, key: &LeaseKey) -> Fate {
     let grace = sidecar
         .grace_ms
         .map_or(DEFAULT_GRACE, Duration::from_millis);
-    match kill_with_grace(&sidecar.processes(), grace).await {
+    let processes = Processes {
+        cookie: Some(cookie(key)),
+        ..sidecar.processes()
+    };
+    match kill_with_grace(&processes, grace).await {
         Killed::Unconfirmed(reason) => Fate::Unconfirmed(reason),
         // Who holds the lock then is not the shim that was recorded.
         Killed::Confirmed | Killed::AlreadyGone if !matches!(is_locked(directory), Ok(false)) => {

@@ -200,6 +200,7 @@ impl Sidecar {
                 starttime: self.subprocess_starttime,
                 pidfd_inode: self.pidfd_inode,
             }),
+            cookie: None,
         }
     }
 }

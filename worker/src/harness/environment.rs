@@ -8,6 +8,7 @@ use std::{ffi::OsString, path::Path};
 use super::profile::Variable;
 use crate::{
     assignment::{Commit, Job, LeaseKey},
+    process::cookie::Cookie,
     sidecar::SessionDir,
 };
 
@@ -44,6 +45,11 @@ pub(crate) fn environment(
     ]);
     environment.extend(base.map(|base| text("POINTSMAN_BASE_COMMIT", base.as_str())));
     environment
+}
+
+/// The variable by which all processes of the harness of `key` are known, wherever they went.
+pub(crate) fn cookie(key: &LeaseKey) -> Cookie {
+    Cookie::new(&cookie_name(key), key.nonce())
 }
 
 /// No hyphens: a shell drops variables with those.

@@ -1,7 +1,8 @@
 //! Ends the processes of a session, verified and confirmed.
 //!
 //! The shim is asked first: it is the parent of all that the harness started, and can prove that
-//! nothing is left. Without it the harness's process group is signalled through its leader's pidfd.
+//! nothing is left. Without it the harness's process group is signalled through its leader's pidfd, and
+//! then whoever carries the session's cookie.
 //! A kill counts only when the process was verified, was alive before, and was seen to exit.
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use nix::{errno::Errno, sys::signal::Signal};
 use tokio::time::timeout;
 
 use super::{
+    cookie::Cookie,
     host::Place,
     identity::{Identity, Recorded, identify},
     pidfd::Pidfd,
@@ -21,6 +23,13 @@ const SHIM_MARGIN: Duration = Duration::from_secs(3);
 /// How long a process that got SIGKILL may take to vanish.
 const KILL_CONFIRMATION: Duration = Duration::from_secs(1);
 
+/// How often it is looked for what carries the cookie. What starts others faster than that is stronger than
+/// we are.
+const SWEEPS: u32 = 20;
+
+/// Looks without a find after which nothing is left: one alone may just have missed a fork.
+const QUIET_SWEEPS: u32 = 2;
+
 /// What a stop may take beyond the grace of its harness: the two bounds above and a second for the
 /// shim to read the deadline file. Part of the kill budget that Register sends.
 pub(crate) const STOP_MARGIN: Duration = Duration::from_secs(5);
@@ -31,6 +40,8 @@ pub(crate) struct Processes {
     pub(crate) place: Place,
     pub(crate) shim: Option<Recorded>,
     pub(crate) harness: Option<Recorded>,
+    /// What all of them carry, those too that nobody recorded.
+    pub(crate) cookie: Option<Cookie>,
 }
 
 /// How a kill ended.
@@ -77,9 +88,16 @@ pub(crate) async fn kill_with_grace(processes: &Processes, grace: Duration) -> K
             return unconfirmed("harness", &error.to_string());
         }
     }
+    let n_others = match &processes.cookie {
+        Some(cookie) => match kill_carriers(cookie, shim.as_ref()).await {
+            Ok(n) => n,
+            Err(error) => return unconfirmed("what the harness started", &error.to_string()),
+        },
+        None => 0,
+    };
     match (&shim, &harness) {
-        (None, None) => Killed::AlreadyGone,
-        (None, Some(_)) => Killed::Confirmed,
+        (None, None) if n_others == 0 => Killed::AlreadyGone,
+        (None, None | Some(_)) => Killed::Confirmed,
         (Some(shim), _) => match exit_within(shim, KILL_CONFIRMATION).await {
             Ok(()) => Killed::Confirmed,
             Err(error) => unconfirmed("shim", &error.to_string()),
@@ -100,6 +118,10 @@ enum Error {
     Wait(#[source] std::io::Error),
     #[error("still alive after {} ms", .0.as_millis())]
     Alive(Duration),
+    #[error("look through the processes")]
+    Look(#[source] std::io::Error),
+    #[error("there are new ones each time that one looks")]
+    Endless,
 }
 
 async fn ask(shim: &Pidfd, patience: Duration) -> Result<(), Error> {
@@ -129,6 +151,32 @@ async fn kill_group(leader: &Pidfd, grace: Duration) -> Result<(), Error> {
         other => other?,
     }
     exit_within(leader, KILL_CONFIRMATION).await
+}
+
+/// Kills all that carries the cookie but the shim, which ends by itself once nothing else is left. Returns how
+/// many there were.
+async fn kill_carriers(cookie: &Cookie, shim: Option<&Pidfd>) -> Result<usize, Error> {
+    let (mut n_killed, mut n_quiet) = (0, 0);
+    for _ in 0..SWEEPS {
+        let mut carriers = cookie.carriers().map_err(Error::Look)?;
+        carriers.retain(|process| shim.is_none_or(|shim| shim.pid() != process.pid()));
+        if carriers.is_empty() {
+            n_quiet += 1;
+            if n_quiet == QUIET_SWEEPS {
+                return Ok(n_killed);
+            }
+            continue;
+        }
+        n_quiet = 0;
+        for process in &carriers {
+            send(Signal::SIGKILL, |signal| process.signal(signal))?;
+        }
+        for process in &carriers {
+            exit_within(process, KILL_CONFIRMATION).await?;
+        }
+        n_killed += carriers.len();
+    }
+    Err(Error::Endless)
 }
 
 /// Sends a signal; that nobody is there to receive it is no error.
@@ -162,6 +210,7 @@ mod tests {
             place: Place::here(),
             shim: None,
             harness: Some(recorded),
+            cookie: None,
         }
     }
 
@@ -181,6 +230,7 @@ mod tests {
         assert!(sleeper.is_dead());
     }
 
+    /// nyldn/claude-octopus#909: a kill by number hit a process that had got the number since.
     #[tokio::test]
     async fn an_impostor_is_never_signalled() {
         let mut sleeper = Sleeper::start();
@@ -191,6 +241,7 @@ mod tests {
         assert!(!sleeper.is_dead());
     }
 
+    /// coalesce-labs/catalyst#2756: what could not be looked at was taken for dead.
     #[tokio::test]
     async fn an_unverifiable_process_is_never_signalled() {
         let mut sleeper = Sleeper::start();

@@ -234,7 +234,8 @@ impl Session {
             self.unconfirmed = matches!(error, start::Error::Identify(_));
             failed("start the shim", &error)
         })?;
-        let ended = Run::new(shim, &self.directory, limits, &self.orders)
+        let key = &self.assignment.key;
+        let ended = Run::new(shim, key, &self.directory, limits, &self.orders)
             .until_ended()
             .await;
         self.harness_duration = Some(started_at.elapsed());

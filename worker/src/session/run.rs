@@ -17,7 +17,8 @@ use super::{
     start::Shim,
 };
 use crate::{
-    harness::profile::Limits,
+    assignment::LeaseKey,
+    harness::{environment::cookie, profile::Limits},
     lease::BootTime,
     master::Phase,
     process::{
@@ -85,6 +86,7 @@ impl Ended {
 /// A running session.
 pub(super) struct Run<'a> {
     shim: Shim,
+    key: &'a LeaseKey,
     directory: &'a SessionDir,
     limits: Limits,
     orders: &'a Orders,
@@ -102,6 +104,7 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     pub(super) fn new(
         shim: Shim,
+        key: &'a LeaseKey,
         directory: &'a SessionDir,
         limits: Limits,
         orders: &'a Orders,
@@ -109,6 +112,7 @@ impl<'a> Run<'a> {
         let now = Instant::now();
         Self {
             shim,
+            key,
             directory,
             limits,
             orders,
@@ -262,6 +266,7 @@ impl<'a> Run<'a> {
             place: Place::here(),
             shim: Some(self.shim.recorded.clone()),
             harness: self.harness.clone(),
+            cookie: Some(cookie(self.key)),
         }
     }
 

@@ -206,11 +206,18 @@ impl World {
     }
 }
 
+/// One a test: processes of a session are known by it, and each test has a thread of its own.
+fn nonce() -> String {
+    let thread = format!("{:?}", std::thread::current().id());
+    let thread: String = thread.chars().filter(char::is_ascii_digit).collect();
+    format!("{}{:08x}{thread:0>8}", "ab".repeat(8), std::process::id())
+}
+
 pub(crate) fn key() -> v1::LeaseKey {
     v1::LeaseKey {
         attempt_id: "22222222-2222-2222-2222-222222222222".to_owned(),
         lock_fence: 1,
-        lock_nonce: "ab".repeat(16),
+        lock_nonce: nonce(),
     }
 }
 
@@ -256,6 +263,7 @@ async fn a_change_is_committed_pushed_and_completed() {
     world.finish().await;
 }
 
+/// tomcounsell/ai#2714: heartbeats outlived what they stood for by hours.
 #[tokio::test]
 async fn beats_name_the_harness_and_then_forget_it() {
     let mut world = World::new(RUNS_ON).await;

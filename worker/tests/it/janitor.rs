@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agent::{World, key},
-    support::{eventually_async, is_dead, signal, stat},
+    support::{eventually_async, is_dead, number_in, signal, stat},
 };
 
 const RUNS_ON: &str = "echo $$ > \"$WORLD/pid\"; while :; do echo; sleep 0.05; done";
@@ -22,11 +22,16 @@ const RUNS_ON: &str = "echo $$ > \"$WORLD/pid\"; while :; do echo; sleep 0.05; d
 struct Bystander(Child);
 
 impl Bystander {
-    #[expect(clippy::disallowed_methods, reason = "a process to be spared")]
     fn start() -> Self {
+        Self::with("NOTHING", "special")
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a process to be spared")]
+    fn with(name: &str, value: &str) -> Self {
         Self(
             Command::new("sleep")
                 .arg("100")
+                .env(name, value)
                 .process_group(0)
                 .spawn()
                 .unwrap(),
@@ -95,6 +100,7 @@ impl World {
     }
 }
 
+/// zxkane/autonomous-dev-team#109: what a dead worker had started lived on.
 #[tokio::test]
 async fn a_session_of_a_killed_agent_is_ended_before_the_next_registers() {
     let mut world = World::new(RUNS_ON).await;
@@ -130,6 +136,35 @@ async fn a_harness_without_a_shim_is_ended() {
     assert!(world.is_swept());
 }
 
+/// Untrivial-ai/agent-orchestrator#4850, NousResearch/hermes-agent#88562: servers that an agent had started
+/// lived on in sessions of their own.
+#[tokio::test]
+async fn what_left_the_harnesss_session_is_ended_without_a_shim_too() {
+    let escapes = "(setsid sh -c 'trap \"\" TERM; echo $$ > \"$WORLD/escaped\"; exec sleep 100' &)
+         while ! [ -s \"$WORLD/escaped\" ]; do sleep 0.01; done\n";
+    let mut world = World::new(&format!("{escapes}{RUNS_ON}")).await;
+    let agent = world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    let harness = world.harness().await;
+    let escaped = number_in(&world.path("escaped")).unwrap();
+    let attempt = key().attempt_id.replace('-', "");
+    // The next lease of the same attempt has another nonce.
+    let mut other = Bystander::with(&format!("POINTSMAN_ATTEMPT_{attempt}"), "other");
+    let shim = stat(harness).unwrap().1;
+    signal(agent, Signal::SIGKILL);
+    signal(shim, Signal::SIGKILL);
+    signal(harness, Signal::SIGKILL);
+    world.end().await;
+    assert!(!is_dead(escaped), "nothing has ended it yet");
+    world.master.lock().registers.clear();
+
+    let register = world.register().await;
+    assert!(is_dead(escaped));
+    assert!(!other.is_dead());
+    assert!(register.sessions.is_empty());
+    assert!(world.is_swept());
+}
+
 #[tokio::test]
 async fn an_impostor_is_spared() {
     let mut world = World::new("exit 0").await;
@@ -157,6 +192,7 @@ async fn a_process_of_another_boot_is_spared() {
     assert!(world.is_swept());
 }
 
+/// coalesce-labs/catalyst#2756: what could not be looked at was taken for dead.
 #[tokio::test]
 async fn what_can_not_be_verified_is_spared_kept_and_reported() {
     for missing in ["subprocess_starttime", "boot_id"] {
