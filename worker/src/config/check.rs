@@ -62,6 +62,7 @@ pub(super) fn check(raw: Raw, environment: &Environment) -> Result<Config, Error
         ci_limits: Limits {
             timeout: duration("ci_timeout", &raw.ci_timeout, SECOND, DAY)?,
             idle_timeout: None,
+            exit_grace: None,
             grace: term_grace,
         },
         path: environment.get("PATH").unwrap_or(DEFAULT_PATH).to_owned(),
@@ -117,6 +118,7 @@ fn check_profile(
         limits: Limits {
             timeout: duration(&key("timeout"), &raw.timeout, SECOND, DAY)?,
             idle_timeout: (!idle_timeout.is_zero()).then_some(idle_timeout),
+            exit_grace: Some(duration(&key("exit_grace"), &raw.exit_grace, SECOND, DAY)?),
             grace,
         },
     })

@@ -56,6 +56,8 @@ pub(super) struct RawProfile {
     pub(super) timeout: String,
     #[serde(default = "idle_timeout")]
     pub(super) idle_timeout: String,
+    #[serde(default = "exit_grace")]
+    pub(super) exit_grace: String,
     pub(super) grace: Option<String>,
 }
 
@@ -87,6 +89,11 @@ fn timeout() -> String {
 /// A harness that says nothing for so long hangs; long builds say something.
 fn idle_timeout() -> String {
     "15m".to_owned()
+}
+
+/// Whoever has written its result only has to say goodbye. Some check their work once more.
+fn exit_grace() -> String {
+    "10m".to_owned()
 }
 
 fn log() -> String {

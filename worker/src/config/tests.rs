@@ -51,6 +51,11 @@ fn what_is_not_said_has_a_default() {
         profile.limits.idle_timeout,
         Some(Duration::from_secs(15 * 60))
     );
+    assert_eq!(
+        profile.limits.exit_grace,
+        Some(Duration::from_secs(10 * 60))
+    );
+    assert_eq!(config.ci_limits.exit_grace, None);
     assert_eq!(profile.limits.kill_budget(), Duration::from_secs(10));
 }
 
@@ -123,6 +128,10 @@ fn a_refusal_names_the_key_and_what_it_takes() {
         (
             profile("idle_timeout = \"1\""),
             ["harness.stub.idle_timeout", "15s"],
+        ),
+        (
+            profile("exit_grace = \"0s\""),
+            ["harness.stub.exit_grace", "1s to 86400s"],
         ),
         (profile("grace = \"6m\""), ["harness.stub.grace", "300s"]),
         (

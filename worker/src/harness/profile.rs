@@ -48,6 +48,8 @@ pub(crate) struct Limits {
     pub(crate) timeout: Duration,
     /// Without output; `None` for no bound.
     pub(crate) idle_timeout: Option<Duration>,
+    /// From the last change of its result to its end; `None` where no result is written.
+    pub(crate) exit_grace: Option<Duration>,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
 }

@@ -54,6 +54,12 @@ pub(super) fn judge(ended: &Ended, assignment: &Assignment, directory: &SessionD
         (Some(record), _) if record.cause == Cause::Harness => {
             judge_exit(record.exit, assignment, directory)
         }
+        // It has said all that it had to say. What may still run could say something else.
+        (_, Why::Lingering(_)) if !ended.unconfirmed => judge_result(assignment, directory),
+        (_, Why::Lingering(limit)) => fails(
+            FailureClass::TimedOut,
+            format!("did not end within {} s of its result", limit.as_secs()),
+        ),
         (_, Why::TimedOut(limit)) => fails(
             FailureClass::TimedOut,
             format!("did not end within {} s", limit.as_secs()),
@@ -92,24 +98,25 @@ fn ended_by_itself(record: Option<ExitRecord>) -> bool {
 }
 
 fn judge_exit(exit: Exit, assignment: &Assignment, directory: &SessionDir) -> Judgement {
-    let role = match &assignment.job {
-        Job::Check { .. } => {
-            return Judgement::Final(End::Outcome(Outcome::Check {
-                exit_status: shell_status(exit),
-                log_tail: log::tail(&directory.log(), CHECK_LOG_MAX),
-            }));
-        }
-        Job::Harness { role, .. } => *role,
-    };
+    if let Job::Check { .. } = assignment.job {
+        return Judgement::Final(End::Outcome(Outcome::Check {
+            exit_status: shell_status(exit),
+            log_tail: log::tail(&directory.log(), CHECK_LOG_MAX),
+        }));
+    }
     let crashed = |message: String| {
         let message = with_log(message, &directory.log());
         Judgement::failure(FailureClass::Crashed, message)
     };
     match exit {
-        Exit::Exited(0) => {}
-        Exit::Exited(status) => return crashed(format!("exited with status {status}")),
-        Exit::Signaled(signal) => return crashed(format!("ended by signal {signal}")),
+        Exit::Exited(0) => judge_result(assignment, directory),
+        Exit::Exited(status) => crashed(format!("exited with status {status}")),
+        Exit::Signaled(signal) => crashed(format!("ended by signal {signal}")),
     }
+}
+
+fn judge_result(assignment: &Assignment, directory: &SessionDir) -> Judgement {
+    let role = assignment.job.role();
     match result::read(&directory.result(), role, assignment.item.kind) {
         Ok(verdict @ (Verdict::Changed { .. } | Verdict::Resolved {})) => {
             Judgement::WithCommit(verdict)

@@ -8,8 +8,11 @@ use std::{
 
 use crate::control_file;
 
-/// How long the log is, and when it was last written to.
-pub(super) fn progress(path: &Path) -> io::Result<(u64, SystemTime)> {
+/// How long a file is, and when it was last written to.
+pub(super) type Progress = (u64, SystemTime);
+
+/// How far the log, or another file that a harness writes, has come.
+pub(super) fn progress(path: &Path) -> io::Result<Progress> {
     let metadata = control_file::open(path)?.metadata()?;
     Ok((metadata.len(), metadata.modified()?))
 }

@@ -57,6 +57,8 @@ pub(super) enum Why {
     Deadline,
     TimedOut(Duration),
     Silent(Duration),
+    /// The result was written, and nobody ended.
+    Lingering(Duration),
     Stopped(Stop),
 }
 
@@ -94,6 +96,8 @@ pub(super) struct Run<'a> {
     /// Length of the log at the last look, and when it last grew.
     log_bytes: u64,
     output_at: Instant,
+    /// The result file at the last look, and when it last changed.
+    result: Option<(log::Progress, Instant)>,
     /// When the exit record was first seen.
     exit_at: Option<Instant>,
     has_started: bool,
@@ -119,6 +123,7 @@ impl<'a> Run<'a> {
             started_at: now,
             log_bytes: 0,
             output_at: now,
+            result: None,
             exit_at: None,
             has_started: false,
             harness: None,
@@ -135,9 +140,12 @@ impl<'a> Run<'a> {
             Why::Ended if self.record().is_some() => true,
             Why::Stuck => false,
             // A shim that left no record may have left its harness too.
-            Why::Ended | Why::Deadline | Why::TimedOut(_) | Why::Silent(_) | Why::Stopped(_) => {
-                self.kill().await
-            }
+            Why::Ended
+            | Why::Deadline
+            | Why::TimedOut(_)
+            | Why::Silent(_)
+            | Why::Lingering(_)
+            | Why::Stopped(_) => self.kill().await,
         };
         self.look();
         Ended {
@@ -241,8 +249,29 @@ impl<'a> Run<'a> {
             return (exit_at.elapsed() > sweep_patience(self.record(), self.limits.grace))
                 .then_some(Why::Stuck);
         }
+        if let Some(grace) = self.limits.exit_grace
+            && self.has_lingered(grace)
+        {
+            return Some(Why::Lingering(grace));
+        }
         let limit = self.limits.idle_timeout?;
         (self.output_at.elapsed() > limit).then_some(Why::Silent(limit))
+    }
+
+    /// Whether the result is there and was last changed so long ago. It is the last that a harness has to
+    /// say, and some never end after it.
+    fn has_lingered(&mut self, grace: Duration) -> bool {
+        let Ok(now) = log::progress(&self.directory.result()) else {
+            self.result = None;
+            return false;
+        };
+        match self.result {
+            Some((before, at)) if before == now => at.elapsed() > grace,
+            Some(_) | None => {
+                self.result = Some((now, Instant::now()));
+                false
+            }
+        }
     }
 
     /// Kills what runs, and returns whether that is certain.
@@ -255,7 +284,9 @@ impl<'a> Run<'a> {
             Killed::Confirmed | Killed::AlreadyGone => reaped.is_ok(),
             Killed::Unconfirmed(_) => {
                 // A shim that can't be signalled still reads its deadline.
-                self.set_deadline(BootTime::new(Duration::ZERO));
+                if let Err(error) = self.directory.write_deadline(BootTime::new(Duration::ZERO)) {
+                    tracing::warn!(%error, "failed to write the deadline");
+                }
                 false
             }
         }

@@ -98,6 +98,29 @@ fn verdicts_with_a_commit_wait_for_it_and_others_do_not() {
     ));
 }
 
+/// anthropics/claude-code#25629: the last event came, and the process never ended.
+#[test]
+fn a_harness_that_lingers_after_its_result_is_judged_by_it() {
+    let stopped = Some((Cause::Stopped, Exit::Signaled(15)));
+    let mut lingering = ended(Why::Lingering(LIMIT), stopped);
+    let approve = Some(r#"{"verdict": "approve"}"#);
+    let judgement = judge_with(harness(Role::Reviewer), &lingering, approve);
+    assert!(
+        matches!(
+            judgement,
+            Judgement::Final(End::Outcome(Outcome::Verdict { .. }))
+        ),
+        "{judgement:?}"
+    );
+    let torn = Some(r#"{"verdict": "appr"#);
+    let (class, _) = failure(judge_with(harness(Role::Reviewer), &lingering, torn));
+    assert_eq!(class, FailureClass::NoValidResult);
+    lingering.unconfirmed = true;
+    let (class, message) = failure(judge_with(harness(Role::Reviewer), &lingering, approve));
+    assert_eq!(class, FailureClass::TimedOut);
+    assert!(message.contains("within 7 s of its result"), "{message}");
+}
+
 #[test]
 fn limits_and_the_deadline_have_classes_of_their_own() {
     let stopped = Some((Cause::Stopped, Exit::Signaled(15)));
