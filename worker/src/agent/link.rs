@@ -1,40 +1,42 @@
 //! The agent's line to a master: register, then beat, for as long as the agent lives.
 //!
 //! A broken line is tried again with another endpoint, for ever; it says nothing about any lease. What
-//! was acknowledged is passed on, and nothing else prolongs a lease.
+//! was acknowledged prolongs the leases, and nothing else does.
+//!
+//! It has a thread, a runtime and a connection of its own, and waits for nothing that others do: whatever
+//! keeps the agent's other threads busy, its beats go out in time.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, thread, time::Duration};
 
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    runtime,
+    sync::{oneshot, watch},
+    time::sleep,
+};
 
 use super::roster::Roster;
 use crate::{
     assignment::LeaseKey,
     error::chain,
     lease::{Beats, Sent},
-    master::{self, Answer, Beat, BeatStream, Directive, Drain, Introduction, Limits, Masters},
+    master::{
+        self, Address, Answer, Beat, BeatStream, Caller, Directive, Drain, Introduction, Limits,
+        Masters,
+    },
     process::clock,
     retry::Retry,
+    session::Stop,
 };
-
-/// What the loop is told.
-pub(super) enum Event {
-    Registered(Limits),
-    /// This beat was written down by the master, which drains the worker or does not.
-    Acknowledged {
-        sent: Sent<LeaseKey>,
-        drain: Option<Drain>,
-    },
-    Directive(Directive),
-}
 
 /// Why there is no use in going on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
+    #[error("start the thread of the beats")]
+    Start(#[source] io::Error),
     #[error("register")]
     Register(#[source] master::Error),
-    #[error("agent is gone")]
-    AgentGone,
+    #[error("thread of the beats died")]
+    Died,
 }
 
 /// Why a stream of beats ended.
@@ -48,31 +50,102 @@ enum Break {
     Draining,
     #[error("master does not know this instance")]
     Unknown,
-    #[error("agent is gone")]
-    AgentGone,
 }
 
-pub(super) struct Link {
-    masters: Arc<Masters>,
+/// What the master has last said of the whole worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// What it allows; set by the first registration.
+    pub(super) limits: Option<Limits>,
+    /// By the last acknowledgement.
+    pub(super) drain: Option<Drain>,
+}
+
+/// What the agent hears.
+pub(super) enum News {
+    Told(Told),
+    Ended(Error),
+}
+
+/// The thread, as the agent has it. Dropped, it is told to stop.
+pub(super) struct Line {
+    stop: oneshot::Sender<()>,
+    ended: oneshot::Receiver<Error>,
+    told: watch::Receiver<Told>,
+}
+
+impl Line {
+    /// Starts the thread.
+    pub(super) fn start(
+        caller: Caller,
+        addresses: Vec<Address>,
+        introduction: Introduction,
+        roster: Arc<Roster>,
+    ) -> Result<Self, Error> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::Start)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (end, ended) = oneshot::channel();
+        let (teller, told) = watch::channel(Told::default());
+        let run = async move {
+            // Made here: a connection belongs to the runtime in which it is made.
+            let masters = Masters::new(caller, addresses);
+            let link = Link::new(masters, introduction, roster, teller);
+            tokio::select! {
+                error = link.run() => drop(end.send(error)),
+                // Asked to, or left alone.
+                _ = stopped => {}
+            }
+        };
+        thread::Builder::new()
+            .name("beats".to_owned())
+            .spawn(move || runtime.block_on(run))
+            .map_err(Error::Start)?;
+        Ok(Self {
+            stop,
+            ended,
+            told,
+        })
+    }
+
+    /// Completes when there is news of the line. After its end there is none.
+    pub(super) async fn news(&mut self) -> News {
+        tokio::select! {
+            Ok(()) = self.told.changed() => News::Told(self.told.borrow_and_update().clone()),
+            error = &mut self.ended => News::Ended(error.unwrap_or(Error::Died)),
+        }
+    }
+
+    /// Ends the beats, and returns when there are no more.
+    pub(super) async fn stop(self) {
+        drop(self.stop);
+        drop(self.ended.await);
+    }
+}
+
+struct Link {
+    masters: Masters,
     introduction: Introduction,
     roster: Arc<Roster>,
-    events: mpsc::Sender<Event>,
+    told: watch::Sender<Told>,
     beats: Beats<LeaseKey>,
     retry: Retry,
 }
 
 impl Link {
-    pub(super) fn new(
-        masters: Arc<Masters>,
+    fn new(
+        masters: Masters,
         introduction: Introduction,
         roster: Arc<Roster>,
-        events: mpsc::Sender<Event>,
+        told: watch::Sender<Told>,
     ) -> Self {
         Self {
             masters,
             introduction,
             roster,
-            events,
+            told,
             // Register says how often.
             beats: Beats::new(Duration::ZERO),
             retry: Retry::new(),
@@ -80,7 +153,7 @@ impl Link {
     }
 
     /// Ends only where going on is of no use.
-    pub(super) async fn run(mut self) -> Error {
+    async fn run(mut self) -> Error {
         loop {
             if let Err(error) = self.register().await {
                 return error;
@@ -92,7 +165,6 @@ impl Link {
                         sleep(self.retry.after_failure()).await;
                         break;
                     }
-                    Break::AgentGone => return Error::AgentGone,
                     reason @ (Break::Lost(_) | Break::Silent | Break::Draining) => {
                         tracing::warn!(reason = chain(&reason), "connect again");
                     }
@@ -108,7 +180,8 @@ impl Link {
                 Ok(limits) => {
                     tracing::info!(?limits, "registered");
                     self.beats.set_interval(limits.beat_interval);
-                    return self.tell(Event::Registered(limits)).await;
+                    self.tell(|told| told.limits = Some(limits));
+                    return Ok(());
                 }
                 Err(error @ master::Error::Refused(_)) => return Err(Error::Register(error)),
                 Err(error @ master::Error::AlreadyAlive(_)) => tracing::warn!(
@@ -131,7 +204,7 @@ impl Link {
         };
         let Err(reason) = self.converse(&mut stream).await;
         match reason {
-            Break::Unknown | Break::AgentGone => {}
+            Break::Unknown => {}
             Break::Lost(_) | Break::Silent | Break::Draining => self.masters.leave(&stream),
         }
         reason
@@ -143,7 +216,7 @@ impl Link {
     ) -> Result<std::convert::Infallible, Break> {
         loop {
             tokio::select! {
-                answer = stream.answer() => self.take(answer?).await?,
+                answer = stream.answer() => self.take(answer?)?,
                 () = self.roster.changed() => {
                     let beat = self.next_beat();
                     self.masters.beat(stream, beat)?;
@@ -167,7 +240,7 @@ impl Link {
         Beat { sequence, sessions }
     }
 
-    async fn take(&mut self, answer: Answer) -> Result<(), Break> {
+    fn take(&mut self, answer: Answer) -> Result<(), Break> {
         let is_unknown = answer.directives.contains(&Directive::Register);
         let drain = answer
             .directives
@@ -180,7 +253,8 @@ impl Link {
             if !is_unknown {
                 self.retry.succeeded();
             }
-            self.tell(Event::Acknowledged { sent, drain }).await?;
+            self.prolong(&sent);
+            self.tell(|told| told.drain = drain);
         }
         let mut end = Ok(());
         for directive in answer.directives {
@@ -189,23 +263,35 @@ impl Link {
                 Directive::Register => return Err(Break::Unknown),
                 // Goes with the acknowledgement.
                 Directive::Drain(_) => {}
-                directive @ (Directive::Cancel { .. } | Directive::LeaseLost { .. }) => {
-                    self.tell(Event::Directive(directive)).await?;
-                }
+                Directive::Cancel { key, reason } => self.stop(&key, Stop::Cancelled, &reason),
+                Directive::LeaseLost { key, reason } => self.stop(&key, Stop::LeaseLost, &reason),
             }
         }
         end
     }
 
-    async fn tell(&self, event: Event) -> Result<(), Error> {
-        self.events.send(event).await.map_err(|_| Error::AgentGone)
+    /// Tells the agent, where that is news.
+    fn tell(&self, change: impl FnOnce(&mut Told)) {
+        self.told.send_if_modified(|told| {
+            let before = told.clone();
+            change(told);
+            *told != before
+        });
     }
-}
 
-impl From<Error> for Break {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::AgentGone | Error::Register(_) => Self::AgentGone,
+    /// The master has written this beat down.
+    fn prolong(&self, sent: &Sent<LeaseKey>) {
+        for key in &sent.sessions {
+            self.roster.with(key, |control| control.renew(sent.sent_at));
         }
+    }
+
+    fn stop(&self, key: &LeaseKey, stop: Stop, reason: &str) {
+        self.roster.with(key, |control| {
+            // Masters repeat themselves for as long as beats list the session.
+            if control.stop(stop) {
+                tracing::info!(attempt.id = %key.attempt_id, ?stop, reason, "master stops a session");
+            }
+        });
     }
 }

@@ -12,7 +12,6 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
-    sync::mpsc,
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -23,19 +22,16 @@ use crate::{
     config::Config,
     ids, janitor,
     lease::BootTime,
-    master::{self, Caller, Directive, Drain, Introduction, Limits, Masters, NotUnderstood, Phase},
+    master::{self, Caller, Drain, Introduction, Limits, Masters, NotUnderstood, Phase},
     process::{clock, host},
     retry::Retry,
     session::{self, Session, Stop},
     state::StateDir,
     workspace::Workspaces,
 };
-use link::{Event, Link};
+use link::{Line, News};
 use roster::Roster;
 use signals::Signals;
-
-/// Events of the stream of beats that may wait for the loop, which takes them at once.
-const EVENTS_WAITING: usize = 64;
 
 /// How long one question for leases is repeated. Its leases would count from the first asking.
 const REASK: Duration = Duration::from_secs(60);
@@ -70,7 +66,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         instance_id: ids::random(),
     };
     let introduction = introduction(&config, &state, found.unconfirmed)?;
-    let masters = Arc::new(Masters::new(caller, config.masters));
+    let masters = Arc::new(Masters::new(caller, config.masters.clone()));
     let context = session::Context {
         masters: Arc::clone(&masters),
         workspaces: Workspaces::new(state.mirrors(), state.workspaces()),
@@ -86,9 +82,10 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         capacity = config.capacity,
         "worker starts"
     );
-    Agent::new(context, config.capacity, config.drain_grace)
-        .run(introduction, signals)
-        .await
+    let agent = Agent::new(context, config.capacity, config.drain_grace);
+    let roster = Arc::clone(&agent.roster);
+    let line = Line::start(caller, config.masters, introduction, roster)?;
+    agent.run(line, signals).await
 }
 
 fn introduction(
@@ -165,25 +162,32 @@ impl Agent {
         }
     }
 
-    async fn run(mut self, introduction: Introduction, mut signals: Signals) -> anyhow::Result<()> {
-        let (sender, mut events) = mpsc::channel(EVENTS_WAITING);
-        let mut link = JoinSet::new();
-        let masters = Arc::clone(&self.context.masters);
-        link.spawn(Link::new(masters, introduction, Arc::clone(&self.roster), sender).run());
+    async fn run(mut self, mut line: Line, mut signals: Signals) -> anyhow::Result<()> {
+        let mut beats_go_on = true;
         while !self.is_done() {
             self.ask();
             tokio::select! {
-                Some(event) = events.recv() => self.on_event(event),
+                news = line.news(), if beats_go_on => match news {
+                    News::Told(told) => {
+                        self.limits = told.limits;
+                        self.on_drain(told.drain);
+                    }
+                    News::Ended(error) => {
+                        beats_go_on = false;
+                        self.break_down(error.into());
+                    }
+                },
                 Some(leases) = self.asking.join_next() => self.on_leases(leases),
                 Some(ended) = self.sessions.join_next_with_id() => self.on_end(ended),
                 () = signals.next() => self.on_signal(),
                 () = grace_over(self.draining) => self.stop_now(),
                 () = grace_over(self.drained.and_then(|d| d.sessions)) => self.stop_drained(),
-                Some(ended) = link.join_next() => self.on_link_end(ended),
             }
         }
         // Beats went on until here, so that no lease was lost while its session drained.
-        link.shutdown().await;
+        if beats_go_on {
+            line.stop().await;
+        }
         tracing::info!("worker ends");
         self.broken.map_or(Ok(()), Err)
     }
@@ -285,35 +289,6 @@ impl Agent {
         }
     }
 
-    fn on_event(&mut self, event: Event) {
-        match event {
-            Event::Registered(limits) => self.limits = Some(limits),
-            Event::Acknowledged { sent, drain } => {
-                for key in &sent.sessions {
-                    self.roster.with(key, |control| control.renew(sent.sent_at));
-                }
-                self.on_drain(drain);
-            }
-            Event::Directive(Directive::Cancel { key, reason }) => {
-                self.stop(&key, Stop::Cancelled, &reason);
-            }
-            Event::Directive(Directive::LeaseLost { key, reason }) => {
-                self.stop(&key, Stop::LeaseLost, &reason);
-            }
-            // The link has done them already.
-            Event::Directive(Directive::Draining | Directive::Register | Directive::Drain(_)) => {}
-        }
-    }
-
-    fn stop(&self, key: &LeaseKey, stop: Stop, reason: &str) {
-        self.roster.with(key, |control| {
-            // Masters repeat themselves for as long as beats list the session.
-            if control.stop(stop) {
-                tracing::info!(attempt.id = %key.attempt_id, ?stop, reason, "master stops a session");
-            }
-        });
-    }
-
     /// Takes in what an acknowledgement says of a drain by operators. Unlike a signal's, it ends.
     fn on_drain(&mut self, drain: Option<Drain>) {
         let Some(drain) = drain else {
@@ -383,13 +358,6 @@ impl Agent {
         self.roster.for_each(|control| {
             control.stop(Stop::Draining);
         });
-    }
-
-    fn on_link_end(&mut self, ended: Result<link::Error, JoinError>) {
-        match ended {
-            Ok(error) => self.break_down(error.into()),
-            Err(error) => self.break_down(error.into()),
-        }
     }
 
     /// A broken part takes the agent with it, in order; the next start cleans up behind it.

@@ -3,7 +3,10 @@
 //! Both directions are levels, not queues: the last word counts, and a session that is busy misses
 //! nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::watch;
 
@@ -11,6 +14,7 @@ use crate::{
     assignment::Assignment,
     lease::{BootTime, Tenure},
     master::{Phase, SessionStatus},
+    sidecar::SessionDir,
 };
 
 /// Why a session is to stop.
@@ -24,18 +28,28 @@ pub(crate) enum Stop {
     LeaseLost,
 }
 
+/// The session whose shim reads how long its harness may run, while there is one. Whoever holds the lock
+/// is the one to change the lease and its deadline, so that both say the same.
+type Deadline = Arc<Mutex<Option<SessionDir>>>;
+
 /// The agent's end.
 pub(crate) struct Control {
     stop: watch::Sender<Option<Stop>>,
     drains: watch::Sender<bool>,
     tenure: watch::Sender<Tenure>,
+    deadline: Deadline,
     status: watch::Receiver<SessionStatus>,
 }
 
 impl Control {
-    /// Prolongs the lease by an acknowledged beat, sent at that instant.
+    /// Prolongs the lease by an acknowledged beat, sent at that instant, for the shim too: the session may
+    /// be busy.
     pub(crate) fn renew(&self, sent_at: BootTime) {
+        let directory = lock(&self.deadline);
         self.tenure.send_modify(|tenure| tenure.renew(sent_at));
+        if let Some(directory) = &*directory {
+            write(directory, self.tenure.borrow().stop_at());
+        }
     }
 
     /// Says that the worker drains. The session may run on.
@@ -71,6 +85,7 @@ pub(super) struct Orders {
     stop: watch::Receiver<Option<Stop>>,
     drains: watch::Receiver<bool>,
     tenure: watch::Receiver<Tenure>,
+    deadline: Deadline,
     status: watch::Sender<SessionStatus>,
     changed: Arc<dyn Fn() + Send + Sync>,
 }
@@ -98,6 +113,18 @@ impl Orders {
     /// The lease as it is now.
     pub(super) fn tenure(&mut self) -> Tenure {
         *self.tenure.borrow_and_update()
+    }
+
+    /// From here on each prolongation is told to the shim of this session, beginning with the last.
+    pub(super) fn hold_deadline(&self, directory: &SessionDir) {
+        let mut held = lock(&self.deadline);
+        write(directory, self.tenure.borrow().stop_at());
+        *held = Some(directory.clone());
+    }
+
+    /// The shim is told of no more prolongations.
+    pub(super) fn let_deadline_go(&self) {
+        *lock(&self.deadline) = None;
     }
 
     /// Completes when the lease was prolonged since the last look.
@@ -130,6 +157,7 @@ pub(super) fn channel(
     let (drains, drain_orders) = watch::channel(false);
     let tenure = Tenure::new(assignment.ttl, kill_budget, assignment.asked_at);
     let (tenure, tenure_orders) = watch::channel(tenure);
+    let deadline = Deadline::default();
     let (status_reports, status) = watch::channel(SessionStatus {
         phase: Phase::Preparing,
         subprocess: None,
@@ -140,6 +168,7 @@ pub(super) fn channel(
         stop: stop_orders,
         drains: drain_orders,
         tenure: tenure_orders,
+        deadline: Arc::clone(&deadline),
         status: status_reports,
         changed: Arc::new(changed),
     };
@@ -147,9 +176,21 @@ pub(super) fn channel(
         stop,
         drains,
         tenure,
+        deadline,
         status,
     };
     (orders, control)
+}
+
+fn lock(deadline: &Deadline) -> MutexGuard<'_, Option<SessionDir>> {
+    deadline.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where that fails the last deadline holds.
+fn write(directory: &SessionDir, stop_at: BootTime) {
+    if let Err(error) = directory.write_deadline(stop_at) {
+        tracing::warn!(%error, "failed to write the deadline");
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +215,25 @@ mod tests {
             assert!(!control.stop(Stop::Draining), "no news");
             assert_eq!(orders.stopped().await, reason);
         }
+    }
+
+    #[test]
+    fn a_shim_is_told_of_renewals_while_its_session_holds_the_deadline() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = SessionDir::new(directory.path());
+        let seconds = |seconds| BootTime::new(Duration::from_secs(seconds));
+        let (orders, control) = ends();
+        control.renew(seconds(100));
+        assert!(directory.read_deadline().is_err(), "nobody holds it yet");
+        orders.hold_deadline(&directory);
+        assert_eq!(directory.read_deadline().unwrap(), seconds(150));
+        control.renew(seconds(110));
+        assert_eq!(directory.read_deadline().unwrap(), seconds(160));
+        control.renew(seconds(90));
+        assert_eq!(directory.read_deadline().unwrap(), seconds(160));
+        orders.let_deadline_go();
+        control.renew(seconds(120));
+        assert_eq!(directory.read_deadline().unwrap(), seconds(160));
     }
 
     #[tokio::test]

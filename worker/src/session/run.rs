@@ -132,7 +132,10 @@ impl<'a> Run<'a> {
 
     /// Returns when the session's processes have ended, as far as that can be had.
     pub(super) async fn until_ended(mut self) -> Ended {
+        // It may have moved since the shim was started.
+        self.orders.hold_deadline(self.directory);
         let why = self.watch().await;
+        self.orders.let_deadline_go();
         if !self.has_started {
             self.note_start();
         }
@@ -164,8 +167,6 @@ impl<'a> Run<'a> {
         let timeout_at = self.started_at + self.limits.timeout;
         let (mut stops, mut renewals) = (self.orders.clone(), self.orders.clone());
         let mut stop_at = renewals.tenure().stop_at();
-        // It may have moved since the shim was started.
-        self.set_deadline(stop_at);
         loop {
             // Anew each time: the deadline's clock goes on while the host sleeps, and a timer's doesn't.
             let overdue_in = stop_at.plus(DEADLINE_MARGIN).since(clock::now());
@@ -188,18 +189,8 @@ impl<'a> Run<'a> {
                         return why;
                     }
                 }
-                tenure = renewals.renewed() => {
-                    stop_at = tenure.stop_at();
-                    self.set_deadline(stop_at);
-                }
+                tenure = renewals.renewed() => stop_at = tenure.stop_at(),
             }
-        }
-    }
-
-    /// Tells the shim how long the harness may run. Where that fails the last deadline holds.
-    fn set_deadline(&self, stop_at: BootTime) {
-        if let Err(error) = self.directory.write_deadline(stop_at) {
-            tracing::warn!(%error, "failed to write the deadline");
         }
     }
 
