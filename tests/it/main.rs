@@ -20,6 +20,7 @@ mod paused;
 mod pickups;
 mod process_support;
 mod random;
+mod rounds;
 mod sessions;
 mod worker_death;
 
@@ -35,6 +36,7 @@ mod rig_heads;
 mod rig_label;
 mod rig_properties;
 mod rig_reaper;
+mod rig_rounds;
 mod rig_rpc;
 mod rig_steps;
 mod rig_watch;

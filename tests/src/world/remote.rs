@@ -126,6 +126,7 @@ exit 0
     /// Runs git in the bare repository.
     pub async fn git<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> String {
         Git::new(&self.bare)
+            .with_identity("Somebody", "somebody@example.invalid")
             .text(arguments)
             .await
             .expect("git works in the remote")

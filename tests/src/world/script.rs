@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fmt, fs,
     fs::File,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
@@ -80,6 +80,21 @@ pub struct Invocation {
     pub starttime: u64,
     /// Commit that was checked out.
     pub head: String,
+    /// Tip of the base branch, as the environment says.
+    pub base: String,
+    pub tier: String,
+    pub prompt: Prompt,
+}
+
+/// A prompt file as a harness found it. `Debug` leaves it out: it would hide everything else.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Prompt(pub String);
+
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 impl Invocation {
@@ -156,6 +171,12 @@ impl Step {
     pub fn resolved() -> Self {
         Self::Verdict(json!({ "verdict": "resolved" }))
     }
+    pub fn no_change() -> Self {
+        Self::Verdict(json!({ "verdict": "no_change", "reason": "it is all there" }))
+    }
+    pub fn request_changes(notes: &str) -> Self {
+        Self::Verdict(json!({ "verdict": "request_changes", "notes": notes }))
+    }
     pub fn retry() -> Self {
         Self::Verdict(json!({ "verdict": "retry", "plan": "try harder" }))
     }
@@ -176,6 +197,9 @@ struct Contract {
     fence: u64,
     nonce: String,
     result: PathBuf,
+    base: String,
+    tier: String,
+    prompt: Prompt,
 }
 
 impl Contract {
@@ -202,6 +226,9 @@ impl Contract {
             fence: fence.parse()?,
             nonce: nonce.to_owned(),
             result: PathBuf::from(get("POINTSMAN_RESULT_FILE")?),
+            base: get("POINTSMAN_BASE_COMMIT")?,
+            tier: get("POINTSMAN_TIER")?,
+            prompt: Prompt(fs::read_to_string(&prompt)?),
         })
     }
 }
@@ -227,6 +254,9 @@ async fn run(path: &Path) -> anyhow::Result<ExitCode> {
         pid,
         starttime: starttime(pid).context("find this process")?,
         head: git.text(["rev-parse", "HEAD"]).await?,
+        base: contract.base.clone(),
+        tier: contract.tier.clone(),
+        prompt: contract.prompt.clone(),
     };
     let n_earlier = write_down(&script.journal, &invocation)?;
     for step in script.plan(&contract.role, n_earlier)? {
