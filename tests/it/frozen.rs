@@ -35,6 +35,7 @@ async fn complete(world: &World, run: &Invocation) -> tonic::Status {
     answer.expect_err("the lease is over")
 }
 
+/// hojinzs/github-symphony#517: a late worker and its replacement overlapped.
 #[tokio::test]
 async fn a_worker_frozen_past_its_ttl_loses_the_lease_and_moves_no_branch() {
     let policy = Policy {

@@ -76,11 +76,13 @@ async fn an_exit_that_is_not_zero_is_a_crash_whatever_was_written() {
     ends_in(plan, worker(), "crashed", &words).await;
 }
 
+/// tomcounsell/ai#2714: heartbeats outlived what they stood for, so that a dead session looked alive.
 #[tokio::test]
 async fn an_end_by_a_signal_is_a_crash() {
     ends_in(vec![Step::Die], worker(), "crashed", &["ended by signal 9"]).await;
 }
 
+/// opencode#44901, openai/codex#28476: the last event never came.
 #[tokio::test]
 async fn a_harness_that_never_ends_is_timed_out_and_killed() {
     let mut worker = worker();
@@ -89,6 +91,7 @@ async fn a_harness_that_never_ends_is_timed_out_and_killed() {
     ends_in(plan, worker, "timed_out", &["did not end within 2 s"]).await;
 }
 
+/// anthropics/claude-code#39700, openai/codex#41984: it fell silent for ever.
 #[tokio::test]
 async fn a_harness_that_says_nothing_is_silent_and_killed() {
     let mut worker = worker();
@@ -97,6 +100,7 @@ async fn a_harness_that_says_nothing_is_silent_and_killed() {
     ends_in(plan, worker, "silent", &["no output for 1 s"]).await;
 }
 
+/// code-yeongyu/oh-my-openagent#1921: the agent said that it was done, without any work.
 #[tokio::test]
 async fn changed_without_a_commit_is_no_valid_result() {
     let world = world(Setup::default()).await;

@@ -35,6 +35,7 @@ mod rig_fleet;
 mod rig_heads;
 mod rig_label;
 mod rig_properties;
+mod rig_public;
 mod rig_reaper;
 mod rig_rounds;
 mod rig_rpc;

@@ -310,6 +310,8 @@ async fn killed_between_the_rerun_of_checks_and_its_event_it_goes_on() {
 }
 
 /// A journey through most of the table, with a kill after every event that is seen.
+///
+/// Untrivial-ai/agent-orchestrator#413, #700: the reaction to an event was lost with the process that saw it.
 #[tokio::test]
 async fn killed_after_every_event_it_goes_on() {
     let mut world = world(Setup::default().with_red_ci()).await;

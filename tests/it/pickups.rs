@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::process_support::world;
 
+/// hojinzs/github-symphony#783: retries bypassed the budget of failures.
 #[tokio::test]
 async fn three_pickups_that_die_make_it_stuck_and_unstick_brings_it_back_with_its_history() {
     let world = world(Setup::default()).await;

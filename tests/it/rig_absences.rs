@@ -69,6 +69,7 @@ async fn a_lease_that_never_arrived_goes_back_without_a_pickup_after_two_beats_a
     held.check(AttemptStatus::Pending, 0).await;
 }
 
+/// stablyai/orca#18368: a healthy worker was declared stalled.
 #[tokio::test]
 async fn one_beat_without_it_proves_nothing() {
     let mut held = Held::new().await;

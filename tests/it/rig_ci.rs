@@ -71,6 +71,7 @@ impl Waiting {
     }
 }
 
+/// detent#1660: a wait without a bound never ended.
 #[tokio::test]
 async fn checks_that_never_change_exhaust_the_wait_at_the_idle_deadline() {
     let waiting = Waiting::under(Policy::default()).await;
@@ -93,6 +94,7 @@ async fn checks_that_never_change_exhaust_the_wait_at_the_idle_deadline() {
     assert_eq!(history.loose_ends(), Vec::<String>::new());
 }
 
+/// detent#1660: a wait without a bound never ended.
 #[tokio::test]
 async fn the_whole_wait_is_exhausted_at_the_poll_deadline() {
     let waiting = Waiting::under(Policy {
@@ -106,6 +108,7 @@ async fn the_whole_wait_is_exhausted_at_the_poll_deadline() {
     waiting.check_history().await;
 }
 
+/// renovate#10326: it was merged before any check had appeared.
 #[tokio::test]
 async fn no_check_at_all_is_not_green() {
     let waiting = Waiting::with(Policy::default(), None).await;
@@ -124,6 +127,7 @@ async fn no_check_at_all_is_green_where_checks_are_optional_once_they_had_their_
     waiting.check_history().await;
 }
 
+/// fabrik ADR-1410: a rebase had eaten half of the time that its checks had.
 #[tokio::test]
 async fn a_push_starts_the_wait_again() {
     let waiting = Waiting::under(Policy::default()).await;

@@ -177,6 +177,7 @@ async fn several_are_reaped_at_once() {
     assert_eq!(worker.lease(&rig, 10).await.len(), 5);
 }
 
+/// stablyai/orca#18368: a healthy worker was declared stalled.
 #[tokio::test]
 async fn a_step_of_the_wall_clock_reaps_nothing() {
     let (rig, worker, _, grant) = leased().await;

@@ -107,6 +107,7 @@ async fn every_even_write_may_be_lost() {
     check_steps(Loss::Before, 2, 2).await;
 }
 
+/// rust-lang/homu#191: what was told once and got lost stalled the queue.
 #[tokio::test]
 async fn every_odd_answer_may_be_lost() {
     check_steps(Loss::After, 1, 2).await;

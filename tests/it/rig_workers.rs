@@ -343,6 +343,7 @@ async fn another_fence_or_nonce_or_worker_has_no_lease() {
     worker.say(rig, grant, ready()).await;
 }
 
+/// hojinzs/github-symphony#517: a late worker and its replacement overlapped.
 #[tokio::test]
 async fn a_beat_with_a_stale_key_prolongs_nothing() {
     let held = Held::new().await;

@@ -208,6 +208,44 @@ fn no_path_of_a_machine(source: &Source) -> Option<String> {
         .map(|line| line.trim().to_owned())
 }
 
+#[test]
+fn each_public_failure_has_the_tests_that_are_named() {
+    let path = workspace().join("docs/public-failures.md");
+    let text = std::fs::read_to_string(path).expect("the list is there");
+    let sources = sources();
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains("::"))
+        .collect();
+    assert!(rows.len() > 15, "the list is written in another way");
+    let missing: Vec<&str> = rows
+        .iter()
+        .flat_map(|row| named_tests(row))
+        .filter(|name| !is_test_of(name, &sources))
+        .collect();
+    assert!(missing.is_empty(), "no such tests: {missing:#?}");
+    let real = named_tests(rows[0])[0];
+    for wrong in [&real[1..], &real[..real.len() - 1]] {
+        assert!(!is_test_of(wrong, &sources), "{wrong} was not noticed");
+    }
+}
+
+/// What a row of a table names as `path::function`, between backticks.
+fn named_tests(row: &str) -> Vec<&str> {
+    let quoted = row.split('`').skip(1).step_by(2);
+    quoted.filter(|word| word.contains("::")).collect()
+}
+
+fn is_test_of(name: &str, sources: &[Source]) -> bool {
+    let Some((path, function)) = name.split_once("::") else {
+        return false;
+    };
+    let definition = format!("fn {function}(");
+    sources
+        .iter()
+        .any(|source| source.path == path && code(source).any(|line| line.contains(&definition)))
+}
+
 /// Every rule catches what it is there for.
 #[test]
 fn each_rule_can_fail() {

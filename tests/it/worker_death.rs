@@ -6,6 +6,7 @@ use pointsman_tests::world::{Setup, Step, WorkerSetup, eventually, is_alive};
 
 use crate::process_support::world;
 
+/// zxkane/autonomous-dev-team#109: what a dead worker had started lived on.
 #[tokio::test]
 async fn a_killed_worker_that_starts_again_ends_its_harness_and_the_work_is_leased_again() {
     let mut world = world(Setup::default()).await;

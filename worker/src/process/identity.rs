@@ -59,16 +59,26 @@ pub(crate) fn identify(recorded: &Recorded, then: &Place, now: &Place) -> Identi
     };
     let stat = Stat::of(recorded.pid);
     // Read after the stat: if the process still lives, then the stat was its own.
-    match pidfd.has_exited() {
-        Ok(false) => {}
-        Ok(true) => return Identity::Other,
-        Err(error) => return Identity::Unverifiable(format!("poll of the pidfd: {error}")),
+    let has_exited = pidfd.has_exited();
+    match has_start_time(starttime, stat, has_exited) {
+        Ok(true) if inodes_differ(recorded.pidfd_inode, pidfd.inode()) => Identity::Other,
+        Ok(true) => Identity::Same(pidfd),
+        Ok(false) => Identity::Other,
+        Err(reason) => Identity::Unverifiable(reason),
     }
-    match stat {
-        Ok(stat) if stat.starttime != starttime => Identity::Other,
-        Ok(_) if inodes_differ(recorded.pidfd_inode, pidfd.inode()) => Identity::Other,
-        Ok(_) => Identity::Same(pidfd),
-        Err(error) => Identity::Unverifiable(format!("stat of a living process: {error}")),
+}
+
+/// Whether a process lives and was started then, or why that can't be told.
+fn has_start_time(
+    starttime: u64,
+    stat: io::Result<Stat>,
+    has_exited: Result<bool, Errno>,
+) -> Result<bool, String> {
+    match (has_exited, stat) {
+        (Ok(true), _) => Ok(false),
+        (Ok(false), Ok(stat)) => Ok(stat.starttime == starttime),
+        (Ok(false), Err(error)) => Err(format!("stat of a living process: {error}")),
+        (Err(error), _) => Err(format!("poll of the pidfd: {error}")),
     }
 }
 
@@ -168,6 +178,22 @@ mod tests {
             matches!(identity, Identity::Unverifiable(_)),
             "{identity:?}"
         );
+    }
+
+    /// coalesce-labs/catalyst#2756: what could not be looked at was taken for dead.
+    #[test]
+    fn what_can_not_be_read_is_neither_the_same_nor_dead() {
+        let stat = Stat {
+            parent: 1,
+            starttime: 7,
+        };
+        assert_eq!(has_start_time(7, Ok(stat), Ok(false)), Ok(true));
+        assert_eq!(has_start_time(8, Ok(stat), Ok(false)), Ok(false));
+        assert_eq!(has_start_time(7, Ok(stat), Ok(true)), Ok(false));
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::NotFound] {
+            assert!(has_start_time(7, Err(kind.into()), Ok(false)).is_err());
+        }
+        assert!(has_start_time(7, Ok(stat), Err(Errno::EPERM)).is_err());
     }
 
     #[test]

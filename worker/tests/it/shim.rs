@@ -241,6 +241,7 @@ fn a_stopped_harness_is_woken_to_end() {
     assert!(asked_at.elapsed() < Duration::from_millis(500), "no KILL");
 }
 
+/// zxkane/autonomous-dev-team#109: the recorded process was a wrapper, and what it had started lived on.
 #[test]
 fn nothing_that_a_harness_started_outlives_it() {
     let mut stage = Stage::script(

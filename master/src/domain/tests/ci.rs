@@ -150,6 +150,7 @@ fn a_change_puts_off_the_idle_deadline_but_not_the_whole_one() {
     assert_eq!(reason, "no verdict of CI within 21600 s");
 }
 
+/// fabrik ADR-1410: green checks were reported as a timeout.
 #[test]
 fn a_verdict_counts_however_late() {
     check_reading(&[("a", Some(Conclusion::Success))], 1_000_000, "green");
@@ -213,6 +214,7 @@ fn leaving_the_wait_cancels_its_checks() {
     assert_eq!(decision.attempts, Attempts::Cancelled);
 }
 
+/// kubernetes-sigs/prow#337: a verdict counted for a head that it was not about.
 #[test]
 fn a_reading_of_another_head_or_in_another_state_is_old_news() {
     let green = |head| Input::Ci {

@@ -133,6 +133,7 @@ async fn what_was_merged_and_taken_back_is_not_merged_again() {
     assert_eq!(base(&world).await, before);
 }
 
+/// fabrik #1614, ADR-1615: another pull request was credited with the work.
 #[tokio::test]
 async fn a_proof_of_another_head_is_not_taken_for_this_one() {
     let world = BuiltinWorld::new().await;
