@@ -103,11 +103,7 @@ impl Line {
             .name("beats".to_owned())
             .spawn(move || runtime.block_on(run))
             .map_err(Error::Start)?;
-        Ok(Self {
-            stop,
-            ended,
-            told,
-        })
+        Ok(Self { stop, ended, told })
     }
 
     /// Completes when there is news of the line. After its end there is none.
