@@ -26,7 +26,7 @@ use support::{eventually, is_dead, number_in};
 use tokio::runtime::{Builder, Runtime};
 
 /// Time-to-live of the lease. Five seconds of it are the kill budget.
-const TTL: Duration = Duration::from_secs(7);
+const TTL: Duration = Duration::from_secs(9);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();

@@ -67,10 +67,14 @@ pub(crate) async fn kill_with_grace(processes: &Processes, grace: Duration) -> K
         Identity::Other => None,
         Identity::Unverifiable(reason) => return unconfirmed("shim", &reason),
     };
-    if let Some(shim) = &shim
-        && let Err(error) = ask(shim, grace + SHIM_MARGIN).await
-    {
-        tracing::warn!(shim.pid = shim.pid(), %error, "shim did not end in time");
+    let mut is_swept = false;
+    if let Some(shim) = &shim {
+        match ask(shim, grace + SHIM_MARGIN).await {
+            Ok(()) => is_swept = true,
+            Err(error) => {
+                tracing::warn!(shim.pid = shim.pid(), %error, "shim did not end in time");
+            }
+        }
     }
     let harness = match verify(&processes.harness) {
         Identity::Same(harness) => Some(harness),
@@ -89,6 +93,8 @@ pub(crate) async fn kill_with_grace(processes: &Processes, grace: Duration) -> K
         }
     }
     let n_others = match &processes.cookie {
+        // The shim ends once nothing is left.
+        Some(_) if is_swept && harness.is_none() => 0,
         Some(cookie) => match kill_carriers(cookie, shim.as_ref()).await {
             Ok(n) => n,
             Err(error) => return unconfirmed("what the harness started", &error.to_string()),
@@ -153,12 +159,20 @@ async fn kill_group(leader: &Pidfd, grace: Duration) -> Result<(), Error> {
     exit_within(leader, KILL_CONFIRMATION).await
 }
 
+/// Looks through all processes, on a thread that may block.
+async fn carriers(cookie: Cookie) -> Result<Vec<Pidfd>, Error> {
+    tokio::task::spawn_blocking(move || cookie.carriers())
+        .await
+        .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+        .map_err(Error::Look)
+}
+
 /// Kills all that carries the cookie but the shim, which ends by itself once nothing else is left. Returns how
 /// many there were.
 async fn kill_carriers(cookie: &Cookie, shim: Option<&Pidfd>) -> Result<usize, Error> {
     let (mut n_killed, mut n_quiet) = (0, 0);
     for _ in 0..SWEEPS {
-        let mut carriers = cookie.carriers().map_err(Error::Look)?;
+        let mut carriers = carriers(cookie.clone()).await?;
         carriers.retain(|process| shim.is_none_or(|shim| shim.pid() != process.pid()));
         if carriers.is_empty() {
             n_quiet += 1;
