@@ -15,7 +15,7 @@ use crate::{
     fleet, help, item, machine,
     output::Format,
     programs::Program,
-    repo, schema, scripted_harness, watch, worker, workflow,
+    repo, schema, scripted_harness, up, watch, worker, workflow,
 };
 
 /// Drives issues to merged pull requests: a master, its workers, and the commands to run them.
@@ -72,6 +72,8 @@ enum Command {
     Program(Program),
     /// Show it all: a small repository, a master and two workers drive an issue to a merged pull request
     Demo(demo::Demo),
+    /// Work on a repository of your own: a master and a worker, until they are told to stop
+    Up(Box<up::Up>),
     /// Repositories that the master drives
     #[command(subcommand)]
     Repo(repo::Repo),
@@ -127,6 +129,9 @@ impl Cli {
         let target = self.target;
         let done = match self.command {
             Command::Program(program) => return program.run(),
+            Command::Up(command) => {
+                return block_on(command.run(target.output)).map(ExitCode::from);
+            }
             Command::Demo(command) => block_on(command.run()),
             Command::Repo(command) => block_on(command.run(&target)),
             Command::Submit(command) => block_on(command.run(&target)),
@@ -157,7 +162,7 @@ impl Cli {
 }
 
 /// Runs a command of this crate: one thread is plenty for a client.
-fn block_on(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -242,6 +247,10 @@ mod tests {
             "schema conflict_resolver --kind pull-request",
             "shim /sessions/1",
             "demo --keep",
+            "up --ci true --harness claude",
+            "up --repo /x --base dev --ci true --harness a --harness b --harness-env A --harness-prompt file \
+             --profiles F --capacity 3 --listen 127.0.0.1:0 --state-dir /s --drain-grace 1m --submit A \
+             --submit B --until-done",
         ];
         for line in lines {
             let arguments = ["pointsman"].into_iter().chain(line.split(' '));
@@ -275,6 +284,9 @@ mod tests {
         check("repo add demo --git /x --check test", "NAME=COMMAND");
         check("priority demo#1 101 --reason R", "-100..=100");
         check("watch --until terminal", "REPOSITORY[#NUMBER]");
+        check("up --ci true", "--harness <COMMAND|PROFILE>");
+        check("up --harness true", "<--ci <COMMAND>|--check <NAME=COMMAND>>");
+        check("up --ci true --harness a --capacity 0", "1..=1000");
         check("frobnicate", "frobnicate");
     }
 }

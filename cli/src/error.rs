@@ -16,6 +16,8 @@ pub(crate) enum Error {
     NotFound(String),
     /// What was waited for has ended, and not well.
     Ended(String),
+    /// It can't be done in the present state of this machine.
+    Refused(String),
     /// No master answers there.
     Unreachable {
         address: String,
@@ -58,6 +60,7 @@ impl Error {
             Self::Usage(_) => Exit::Usage,
             Self::NotFound(_) => Exit::NotFound,
             Self::Ended(_) => Exit::Ended,
+            Self::Refused(_) => Exit::Refused,
             Self::Unreachable { .. } => Exit::Unreachable,
             Self::Status(status) => exit_of(status.code()),
             Self::Output(_) | Self::Failed(_) => Exit::Failed,
@@ -67,7 +70,9 @@ impl Error {
     /// What went wrong and what can be done about it, for people.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Usage(text) | Self::NotFound(text) | Self::Ended(text) => text.clone(),
+            Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) | Self::Ended(text) => {
+                text.clone()
+            }
             Self::Unreachable { address, source } => format!(
                 "no master answers at {address} ({}): start one with `pointsman master`, \
                  or name another with --address or POINTSMAN_ADDRESS",

@@ -166,7 +166,7 @@ fn about(event: &Event) -> String {
 }
 
 /// Both states where the event moved the workflow, and else the one.
-fn movement(event: &Event) -> String {
+pub(crate) fn movement(event: &Event) -> String {
     let to = cell(event.to_state.as_ref());
     if event.from_state == event.to_state {
         return to;

@@ -23,10 +23,10 @@ Exit codes:
   3  not found
   4  refused in the present state (not allowed now, changed meanwhile, or there already)
   5  the master can't be reached, or can't answer now
-  6  what was watched until its end has ended without a merge
+  6  what was watched until its end, or worked on by `up --until-done`, ended without a merge
 
 Errors are one line on standard error. With `-o json` standard output is one JSON document, or one on
-each line where a command follows what changes (`watch`, `events -f`): keys in snake_case, enums by their short names (AWAITING_CI, PULL_REQUEST, IMPLEMENTER), instants in
+each line where a command follows what changes (`watch`, `events -f`, `up`): keys in snake_case, enums by their short names (AWAITING_CI, PULL_REQUEST, IMPLEMENTER), instants in
 RFC 3339 and UTC, null where there is nothing. Keys may be added, none is removed or renamed.";
 
 impl From<Exit> for ExitCode {

@@ -3,8 +3,9 @@
 //! In reading order: `args` is the command line; `error` and `exit` say how a command ends; `client`
 //! reaches a master; `output`, `name` and `view` show what it answered. Then one file a noun with the
 //! operators' commands, which are a thin client of the RPCs: nothing that they do can't be done with
-//! any other gRPC client. `programs` starts master, worker and shim, which are libraries of their own.
-//! `demo` starts all of them on a small repository, with `scripted_harness` in an agent's place.
+//! any other gRPC client. `programs` runs master, worker and shim, which are libraries of their own, and
+//! `processes` starts them: for `up` on a person's repository, and for `demo` on a small one that it makes,
+//! with `scripted_harness` in an agent's place.
 
 mod args;
 mod client;
@@ -27,10 +28,13 @@ mod watch;
 mod worker;
 mod workflow;
 
+mod processes;
 mod programs;
+mod wish;
 
 mod demo;
 mod scripted_harness;
+mod up;
 
 use std::process::ExitCode;
 

@@ -6,11 +6,15 @@ use serde::Serialize;
 
 use crate::{
     args::Target,
+    client::Client,
     error::Error,
     output::{self, Format, Table},
     policy,
-    view::{Repository, cell},
+    view::{Check, Repository, cell},
 };
+
+/// What the check of `--ci` is called.
+const CI: &str = "ci";
 
 /// Most entries that the master gives at once.
 const PAGE_SIZE: u32 = 500;
@@ -105,6 +109,49 @@ impl Add {
     }
 }
 
+/// Adds the repository, unless it is there with these settings. Its policy and label are not looked at:
+/// they may have been changed since.
+///
+/// # Errors
+/// [`Error::Refused`] where it is there with other settings.
+pub(crate) async fn register(
+    client: &mut Client,
+    wanted: AddRepositoryRequest,
+) -> Result<(), Error> {
+    let name = &wanted.name;
+    let there = all(client).await?.into_iter().find(|r| r.name == *name);
+    let Some(there) = there else {
+        client.repositories.add_repository(wanted).await?;
+        return Ok(());
+    };
+    let ci = (!wanted.ci_command.is_empty()).then(|| v1::CheckDefinition {
+        name: CI.to_owned(),
+        command: wanted.ci_command,
+    });
+    let checks: Vec<Check> = ci.into_iter().chain(wanted.checks).map(Check::from).collect();
+    let settings = [
+        ("git", there.git_url, wanted.git_url),
+        ("base", there.base_ref, wanted.base_ref),
+        ("checks", in_words(&there.checks), in_words(&checks)),
+    ];
+    let others = settings.into_iter().filter(|(_, is, wanted)| is != wanted);
+    let others: Vec<String> = others
+        .map(|(name, is, wanted)| format!("{name} is `{is}` and not `{wanted}`"))
+        .collect();
+    match others.as_slice() {
+        [] => Ok(()),
+        others => Err(Error::Refused(format!(
+            "{name} is registered with other settings: {}",
+            others.join("; ")
+        ))),
+    }
+}
+
+fn in_words(checks: &[Check]) -> String {
+    let words = checks.iter().map(|check| format!("{}={}", check.name, check.command));
+    words.collect::<Vec<_>>().join(", ")
+}
+
 impl Added {
     fn sentence(&self) -> String {
         let name = &self.repository.name;
@@ -116,7 +163,7 @@ impl Added {
 }
 
 /// Reads one `name=command`; the master says which names there can be.
-fn parse_check(typed: &str) -> Result<v1::CheckDefinition, String> {
+pub(crate) fn parse_check(typed: &str) -> Result<v1::CheckDefinition, String> {
     let parts = typed.split_once('=').map(|(n, c)| (n.trim(), c.trim()));
     match parts {
         Some((name, command)) if !name.is_empty() && !command.is_empty() => {
@@ -141,15 +188,14 @@ fn location(git: &str) -> Result<String, Error> {
 }
 
 async fn list(target: &Target) -> Result<(), Error> {
-    let repositories = all(target).await?;
+    let repositories = all(&mut target.connect().await?).await?;
     match target.output {
         Format::Json => output::json(&Listed { repositories }),
         Format::Table => output::text(&table(&repositories).render()),
     }
 }
 
-async fn all(target: &Target) -> Result<Vec<Repository>, Error> {
-    let mut client = target.connect().await?;
+async fn all(client: &mut Client) -> Result<Vec<Repository>, Error> {
     let mut repositories = Vec::new();
     let mut page_token = String::new();
     loop {

@@ -129,7 +129,7 @@ impl From<v1::LeaseTtl> for LeaseTtl {
 }
 
 /// One issue or pull request on its way.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Workflow {
     pub(crate) id: String,
     pub(crate) repository: String,
@@ -180,7 +180,7 @@ impl From<v1::Workflow> for Workflow {
 }
 
 /// How often each bounded row was taken.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Counters {
     pub(crate) ci_red_rounds: u32,
     pub(crate) review_rounds: u32,

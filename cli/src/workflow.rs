@@ -166,6 +166,20 @@ pub(crate) fn is_id(typed: &str) -> bool {
     typed.len() == LENGTH && typed.chars().all(is_digit)
 }
 
+/// The workflow, and what it waits for; `None` where it is over.
+pub(crate) async fn with_waiting(
+    client: &mut Client,
+    workflow_id: String,
+) -> Result<(Workflow, Option<Waiting>), Error> {
+    let shown = Shown::from(get(client, workflow_id).await?);
+    Ok((shown.workflow, shown.waiting))
+}
+
+/// The workflow's events, oldest first.
+pub(crate) async fn events(client: &mut Client, workflow_id: String) -> Result<Vec<Event>, Error> {
+    Ok(Shown::from(get(client, workflow_id).await?).events)
+}
+
 /// What the workflow waits for, in one line; `None` where it is over.
 pub(crate) async fn waiting(
     client: &mut Client,

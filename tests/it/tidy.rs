@@ -160,7 +160,11 @@ fn tonic_is_known_to_the_wire_alone(source: &Source) -> Option<String> {
 }
 
 fn processes_are_known_to_few(source: &Source) -> Option<String> {
-    let homes = ["worker/src/process/", "worker/src/shim/", "cli/src/demo/"];
+    let homes = [
+        "worker/src/process/",
+        "worker/src/shim/",
+        "cli/src/processes/",
+    ];
     let at_home = homes.iter().any(|home| source.path.starts_with(home));
     if at_home || is_test(&source.path) || source.path.starts_with("worker/tests/") {
         return None;

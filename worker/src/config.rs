@@ -7,7 +7,10 @@
 mod check;
 mod raw;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::{
     Args,
@@ -16,6 +19,9 @@ use crate::{
     master::Address,
     telemetry,
 };
+
+/// Variables that start so are ours, and never passed on.
+const OWN_PREFIX: &str = "POINTSMAN_";
 
 /// Everything that an agent needs to know before it starts.
 #[derive(Debug, Clone)]
@@ -56,6 +62,16 @@ impl Config {
         let raw = raw::read(args, &environment)?;
         check::check(raw, &environment)
     }
+
+    /// Checks the file alone, in this process's environment without the variables that are ours.
+    pub(crate) fn check_file(path: &Path) -> Result<(), Error> {
+        let args = Args {
+            config: Some(path.to_owned()),
+            ..Args::default()
+        };
+        let environment = Environment::of_this_process().without_ours();
+        check::check(raw::read(&args, &environment)?, &environment).map(drop)
+    }
 }
 
 /// The variables of a process, so that tests can have their own.
@@ -68,6 +84,11 @@ impl Environment {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect()
+    }
+
+    fn without_ours(mut self) -> Self {
+        self.0.retain(|name, _| !name.starts_with(OWN_PREFIX));
+        self
     }
 
     fn get(&self, name: &str) -> Option<&str> {

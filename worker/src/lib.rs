@@ -37,7 +37,7 @@ mod testing;
 
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -69,6 +69,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let config = config::Config::load(&args)?;
     telemetry::start(&config.telemetry);
     agent::run(config).await
+}
+
+/// Checks the configuration file at `path` as [`run`] would, in this process's environment without the
+/// variables that are ours.
+pub fn check(path: &Path) -> anyhow::Result<()> {
+    Ok(config::Config::check_file(path)?)
 }
 
 /// What the command line of the shim says. The worker starts it, as `PROGRAM shim DIR`; people don't.

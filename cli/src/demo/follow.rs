@@ -4,14 +4,12 @@ use anyhow::anyhow;
 use pointsman_proto::v1::ListWorkflowsRequest;
 use tokio::time::sleep;
 
-use super::{
-    fleet::{Fleet, LOOK_INTERVAL},
-    progress::Progress,
-};
+use super::progress::Progress;
 use crate::{
     client::Client,
     error::Error,
     event,
+    processes::{LOOK_INTERVAL, Processes},
     view::{Event, Workflow, cell},
     workflow,
 };
@@ -64,12 +62,12 @@ enum Standing {
 /// Says each change of state, until the pull request is merged or can't be any more.
 pub(super) async fn to_the_merge(
     client: &mut Client,
-    fleet: &mut Fleet,
+    processes: &mut Processes,
     progress: &Progress,
 ) -> Result<Story, Error> {
     let mut events: Vec<Event> = Vec::new();
     loop {
-        fleet.must_be_alive()?;
+        processes.must_be_alive()?;
         // In this order: what the workflows show has its event in the list that is read after them.
         let workflows = workflow::all(client, ListWorkflowsRequest::default()).await?;
         tell_news(client, progress, &workflows, &mut events).await?;

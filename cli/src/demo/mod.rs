@@ -6,11 +6,9 @@
 //! commands, and the outcome is checked with git and by running the test. It ends with 0 only if all
 //! of that holds, and leaves nothing behind, unless told to.
 //!
-//! In reading order: `repository` is what there is to do, `config` and `fleet` are the processes,
-//! `follow` and `progress` what is shown, `verify` what must hold in the end.
+//! In reading order: `repository` is what there is to do, `follow` and `progress` what is shown, `verify`
+//! what must hold in the end. The processes are those of `processes`.
 
-mod config;
-mod fleet;
 mod follow;
 mod progress;
 mod repository;
@@ -18,6 +16,7 @@ mod verify;
 
 use std::{
     fs, io,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -25,21 +24,19 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use pointsman_proto::v1::{AddRepositoryRequest, SubmitIssueRequest};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::{sleep, timeout},
-};
-use tonic_health::pb::{
-    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
-};
+use tokio::time::timeout;
 
 use crate::{
-    client::{self, Client},
+    client::Client,
     error::Error,
     event, output,
+    processes::{
+        Lifetime, Processes,
+        config::{HARNESS_ROLES, Master, Worker, profile},
+    },
     view::Event,
+    wish::Wishes,
 };
-use fleet::{Fleet, LOOK_INTERVAL};
 use follow::Story;
 use progress::Progress;
 
@@ -49,8 +46,12 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// The repository's name at the master.
 const REPOSITORY: &str = "demo";
 
-/// The health service's name of a master that can be asked.
-const READY: &str = "pointsman.ready";
+/// The workers and their roles. Two, so that work passes from one process to another, as it does on
+/// several hosts; both can review.
+const WORKERS: [(&str, &[&str]); 2] = [
+    ("worker-1", &HARNESS_ROLES),
+    ("worker-2", &["ci", "reviewer"]),
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -62,45 +63,39 @@ pub(crate) struct Demo {
     directory: Option<PathBuf>,
 }
 
-/// How long the demo's processes and files are there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lifetime {
-    OfTheDemo,
-    Kept,
-}
-
 impl Demo {
     /// Runs the demo to its end.
     pub(crate) async fn run(self) -> Result<(), Error> {
         let lifetime = match self.keep {
             true => Lifetime::Kept,
-            false => Lifetime::OfTheDemo,
+            false => Lifetime::OfThisProcess,
         };
         let directory = work_directory(self.directory)?;
-        let mut fleet = Fleet::new(&directory, lifetime)?;
+        let mut processes = Processes::new(&directory, lifetime)?;
+        let mut wishes = Wishes::listen()?;
         let progress = Progress::start();
         let ended = tokio::select! {
-            ended = timeout(DEADLINE, play(&directory, &mut fleet, &progress)) => {
+            ended = timeout(DEADLINE, play(&directory, &mut processes, &progress)) => {
                 ended.unwrap_or_else(|_| Err(out_of_time())).map_err(Failure::Demo)
             }
-            how = interruption() => Err(Failure::Interrupted(how)),
+            how = wishes.next() => Err(Failure::Interrupted(how)),
         };
         match ended {
             Ok(address) if lifetime == Lifetime::Kept => {
-                progress.show(&how_to_go_on(&address, &fleet, &directory)?);
+                progress.show(&how_to_go_on(&address, &processes, &directory)?);
                 Ok(())
             }
             Ok(_) => {
-                fleet.stop().await;
+                processes.stop().await;
                 remove(&directory)
             }
             Err(Failure::Demo(error)) => {
-                let error = explain(&error, &fleet, &progress, &directory);
-                fleet.stop().await;
+                let error = explain(&error, &processes, &progress, &directory);
+                processes.stop().await;
                 Err(error)
             }
             Err(Failure::Interrupted(how)) => {
-                fleet.stop().await;
+                processes.stop().await;
                 remove(&directory)?;
                 Err(anyhow!("{how}; awaited: {}", progress.awaited()).into())
             }
@@ -113,47 +108,60 @@ enum Failure {
     /// Something in it went wrong: what there is of it is kept, to be looked at.
     Demo(Error),
     /// Somebody does not want it any more, and none of its files either.
-    Interrupted(String),
+    Interrupted(&'static str),
 }
 
 /// The demo from its first commit to its last check. Returns the master's address.
-async fn play(directory: &Path, fleet: &mut Fleet, progress: &Progress) -> Result<String, Error> {
+async fn play(
+    directory: &Path,
+    processes: &mut Processes,
+    progress: &Progress,
+) -> Result<String, Error> {
     let bare = directory.join("demo.git");
     progress.wait_for("the repository");
     repository::make(&bare, &directory.join("seed")).await?;
     progress.say(&format!("made {}, whose test fails", bare.display()));
 
-    progress.wait_for("the master's address");
-    let address = fleet.start_master().await?;
     progress.wait_for("the master to be ready");
-    ready(&address, fleet).await?;
+    let master = Master {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        shutdown_grace: "3s",
+    };
+    let address = processes.start_master(&master).await?;
     progress.say(&format!("started a master at {address}"));
-    fleet.start_workers(&address)?;
+    for (name, roles) in WORKERS {
+        let worker = worker(roles, &address, processes.program())?;
+        processes.start_worker(name, &worker)?;
+    }
     progress.say("started two workers");
 
     let mut client = Client::connect(&address).await?;
     progress.wait_for("the issue to be opened");
     open_issue(&mut client, &bare).await?;
     progress.say(&format!("opened an issue: {}", repository::ISSUE_TITLE));
-    let story = follow::to_the_merge(&mut client, fleet, progress).await?;
+    let story = follow::to_the_merge(&mut client, processes, progress).await?;
     progress.show(&timeline(&story));
     verify::verify(&story, &bare, &directory.join("clone"), progress).await?;
     progress.say(&format!("merged as {}", story.merged_commit));
     Ok(address)
 }
 
-async fn ready(address: &str, fleet: &mut Fleet) -> Result<(), Error> {
-    let mut health = HealthClient::new(client::connect(address).await?);
-    loop {
-        fleet.must_be_alive()?;
-        let request = HealthCheckRequest {
-            service: READY.to_owned(),
-        };
-        if health.check(request).await?.get_ref().status() == ServingStatus::Serving {
-            return Ok(());
-        }
-        sleep(LOOK_INTERVAL).await;
-    }
+/// A worker whose harness is the scripted one.
+fn worker(roles: &[&'static str], master: &str, program: &Path) -> anyhow::Result<Worker> {
+    let program = program
+        .to_str()
+        .context("this program's path is no Unicode")?;
+    let command = [program.to_owned(), "scripted-harness".to_owned()];
+    let is_for_a_harness = |role: &&str| HARNESS_ROLES.contains(role);
+    let done: Vec<&str> = roles.iter().copied().filter(is_for_a_harness).collect();
+    let scripted = profile(&command, "file", &done);
+    Ok(Worker {
+        masters: [master.to_owned()],
+        capacity: 1,
+        roles: roles.to_vec(),
+        drain_grace: "2s".to_owned(),
+        harness: toml::Table::from_iter([("scripted".to_owned(), scripted.into())]),
+    })
 }
 
 async fn open_issue(client: &mut Client, bare: &Path) -> Result<(), Error> {
@@ -213,31 +221,13 @@ fn remove(directory: &Path) -> Result<(), Error> {
         .map_err(Error::from)
 }
 
-/// Waits for the wish to stop, Ctrl-C or a polite kill, and says which it was.
-async fn interruption() -> String {
-    let wait = async || -> io::Result<&'static str> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
-        Ok(tokio::select! {
-            _ = interrupt.recv() => "interrupted",
-            _ = terminate.recv() => "terminated",
-            _ = hang_up.recv() => "hung up",
-        })
-    };
-    match wait().await {
-        Ok(how) => how.to_owned(),
-        Err(error) => format!("signals can't be listened to: {error}"),
-    }
-}
-
 fn out_of_time() -> Error {
     anyhow!("not done within {} s", DEADLINE.as_secs()).into()
 }
 
 /// Shows the logs, and says in one line what failed, what was awaited, and where to look further.
-fn explain(error: &Error, fleet: &Fleet, progress: &Progress, directory: &Path) -> Error {
-    output::error_text(&fleet.log_tails());
+fn explain(error: &Error, processes: &Processes, progress: &Progress, directory: &Path) -> Error {
+    output::error_text(&processes.log_tails());
     anyhow!(
         "{}; awaited: {}; logs and state are kept in {}",
         error.message(),
@@ -247,10 +237,10 @@ fn explain(error: &Error, fleet: &Fleet, progress: &Progress, directory: &Path) 
     .into()
 }
 
-fn how_to_go_on(address: &str, fleet: &Fleet, directory: &Path) -> anyhow::Result<String> {
+fn how_to_go_on(address: &str, processes: &Processes, directory: &Path) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("find this program")?;
     let program = program.display();
-    let pids = fleet.pids();
+    let pids = processes.pids();
     let running: Vec<String> = pids
         .iter()
         .map(|(name, pid)| format!("{name} ({pid})"))
@@ -272,6 +262,14 @@ fn how_to_go_on(address: &str, fleet: &Fleet, directory: &Path) -> anyhow::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_needs_no_harness() {
+        let worker = worker(&["ci", "reviewer"], "http://h:1", Path::new("/p")).unwrap();
+        assert_eq!(worker.roles, ["ci", "reviewer"]);
+        let done = worker.harness["scripted"]["roles"].as_array().unwrap();
+        assert_eq!(done, &[toml::Value::from("reviewer")]);
+    }
 
     #[test]
     fn a_directory_with_something_in_it_is_left_alone() {

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use jiff::SignedDuration;
 
 use super::{
-    Config, Environment, Error,
+    Config, Environment, Error, OWN_PREFIX,
     raw::{Raw, RawProfile},
 };
 use crate::{
@@ -37,7 +37,6 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Set by the worker itself in each harness, so that no profile can pass them on.
 const OWN_VARIABLES: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TMPDIR"];
-const OWN_PREFIX: &str = "POINTSMAN_";
 
 pub(super) fn check(raw: Raw, environment: &Environment) -> Result<Config, Error> {
     let host = host::hostname();
