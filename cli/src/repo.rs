@@ -128,7 +128,11 @@ pub(crate) async fn register(
         name: CI.to_owned(),
         command: wanted.ci_command,
     });
-    let checks: Vec<Check> = ci.into_iter().chain(wanted.checks).map(Check::from).collect();
+    let checks: Vec<Check> = ci
+        .into_iter()
+        .chain(wanted.checks)
+        .map(Check::from)
+        .collect();
     let settings = [
         ("git", there.git_url, wanted.git_url),
         ("base", there.base_ref, wanted.base_ref),
@@ -148,7 +152,9 @@ pub(crate) async fn register(
 }
 
 fn in_words(checks: &[Check]) -> String {
-    let words = checks.iter().map(|check| format!("{}={}", check.name, check.command));
+    let words = checks
+        .iter()
+        .map(|check| format!("{}={}", check.name, check.command));
     words.collect::<Vec<_>>().join(", ")
 }
 

@@ -161,8 +161,16 @@ impl Up {
 impl Checks {
     /// What a person calls them.
     fn names(&self) -> String {
-        let named = self.checks.iter().map(|c| format!("{}: {}", c.name, c.command));
-        self.ci.iter().cloned().chain(named).collect::<Vec<_>>().join("; ")
+        let named = self
+            .checks
+            .iter()
+            .map(|c| format!("{}: {}", c.name, c.command));
+        self.ci
+            .iter()
+            .cloned()
+            .chain(named)
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
