@@ -22,6 +22,7 @@ mod process_support;
 mod random;
 mod rounds;
 mod sessions;
+mod up;
 mod worker_death;
 
 mod opening;

@@ -1,0 +1,208 @@
+//! A person with a repository of their own, and what they type.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    fs::File,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Output, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use pointsman_git::Git;
+use pointsman_tests::world::{eventually_within, processes_in};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::process_support::programs;
+
+/// Longest that anything here may take: whole workflows on a machine that does much else.
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A harness that follows a script. `{work}` stands for what the implementer does; the prompt's title is
+/// `$title`. Conflicts are resolved so that the lines of both sides stay.
+const HARNESS: &str = r#"
+set -eu
+title=$(sed -n '/^### Title$/,$p' "$POINTSMAN_PROMPT_FILE" | sed -n 4p)
+case "$POINTSMAN_ROLE" in
+estimator) verdict='{"verdict":"ready","tier":1,"plan":"as the title says"}' ;;
+implementer)
+    {work}
+    git add --all
+    git commit --quiet -m "$title"
+    verdict='{"verdict":"changed","summary":"as the title says"}' ;;
+reviewer) verdict='{"verdict":"approve"}' ;;
+conflict_resolver)
+    mkdir -p .git/info
+    echo '* merge=union' > .git/info/attributes
+    git merge --quiet --no-edit origin/main
+    verdict='{"verdict":"resolved"}' ;;
+escalator) verdict='{"verdict":"give_up","reason":"the script knows no more"}' ;;
+esac
+printf '%s' "$verdict" > "$POINTSMAN_RESULT_FILE"
+"#;
+
+/// A home with one repository in it, whose branch is `main`.
+pub(super) struct Person {
+    directory: TempDir,
+    pub(super) repository: PathBuf,
+}
+
+impl Person {
+    /// Its repository is at `name` and has no commit yet.
+    pub(super) async fn new(name: &str) -> Self {
+        let directory = tempfile::Builder::new().prefix("pointsman-up-").tempdir().unwrap();
+        let repository = directory.path().join(name);
+        fs::create_dir_all(&repository).unwrap();
+        let person = Self {
+            directory,
+            repository,
+        };
+        person.shell("git init --quiet --initial-branch=main").await;
+        person
+    }
+
+    pub(super) fn home(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Runs a script in the repository; it must succeed. Returns what it printed.
+    pub(super) async fn shell(&self, script: &str) -> String {
+        let output = self
+            .command(OsStr::new("sh"))
+            .args(["-euc", script])
+            .current_dir(&self.repository)
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+
+    /// Writes the harness whose implementer runs `work`, and returns what `--harness` takes.
+    pub(super) fn harness(&self, work: &str) -> String {
+        let path = self.home().join("harness.sh");
+        fs::write(&path, HARNESS.replace("{work}", work)).unwrap();
+        format!("sh '{}'", path.display())
+    }
+
+    fn command(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.home())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_AUTHOR_NAME", "A")
+            .env("GIT_AUTHOR_EMAIL", "a@example.invalid")
+            .env("GIT_COMMITTER_NAME", "A")
+            .env("GIT_COMMITTER_EMAIL", "a@example.invalid")
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    fn pointsman(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(programs().pointsman.as_os_str());
+        command.args(arguments).current_dir(&self.repository);
+        command
+    }
+
+    /// Runs a command of the command line to its end.
+    pub(super) async fn runs(&self, arguments: &[&str]) -> Output {
+        let output = self.pointsman(arguments).output();
+        let output = tokio::time::timeout(PATIENCE, output).await;
+        output.expect("the command ends in time").unwrap()
+    }
+
+    /// Starts `pointsman up`, with JSON, in the repository.
+    pub(super) fn up(&self, arguments: &[&str]) -> Up {
+        let log = self.home().join("up.log");
+        let out = File::options().create(true).append(true).open(&log).unwrap();
+        let from = usize::try_from(out.metadata().unwrap().len()).unwrap();
+        let child = self
+            .pointsman(&["up", "-o", "json", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(out.try_clone().unwrap())
+            .stderr(out)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        Up { child, log, from }
+    }
+
+    /// Waits until no process of theirs is left.
+    pub(super) async fn is_left_alone(&self) {
+        eventually_within(PATIENCE, "the end of all processes", async || {
+            processes_in(self.home()).is_empty().then_some(())
+        })
+        .await;
+    }
+
+    /// All that `up` left behind, for a failed test.
+    pub(super) fn logs(&self) -> String {
+        let state = self.home().join(".local/state/pointsman");
+        let mut text = fs::read_to_string(self.home().join("up.log")).unwrap_or_default();
+        for place in fs::read_dir(state).into_iter().flatten().flatten() {
+            for name in ["master.log", "worker.log"] {
+                let log = fs::read_to_string(place.path().join(name)).unwrap_or_default();
+                text = format!("{text}\n--- {name}\n{log}");
+            }
+        }
+        text
+    }
+}
+
+/// A `pointsman up` that runs or ran.
+pub(super) struct Up {
+    child: Child,
+    log: PathBuf,
+    /// Where in the log it begins.
+    from: usize,
+}
+
+impl Up {
+    pub(super) fn signal(&self, signal: Signal) {
+        let pid = self.child.id().expect("it runs still");
+        kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+    }
+
+    /// All that it has said.
+    pub(super) fn text(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&text[self.from..]).into_owned()
+    }
+
+    /// The lines of JSON that it has said.
+    pub(super) fn lines(&self) -> Vec<Value> {
+        let text = self.text();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits for a line of this type that `look` takes.
+    pub(super) async fn says(&self, kind: &str, look: impl Fn(&Value) -> bool) -> Value {
+        eventually_within(PATIENCE, kind, async || {
+            let mut lines = self.lines().into_iter();
+            lines.find(|line| line["type"] == kind && look(line))
+        })
+        .await
+    }
+
+    /// Waits for its end.
+    pub(super) async fn end(&mut self) -> ExitStatus {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.unwrap_or_else(|_| panic!("it does not end: {}", self.text())).unwrap()
+    }
+}
+
+/// Names of all refs and what they point at.
+pub(super) async fn refs(repository: &Path) -> String {
+    let git = Git::new(repository);
+    git.text(["for-each-ref", "--format=%(refname)"]).await.unwrap()
+}
