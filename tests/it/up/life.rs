@@ -20,7 +20,9 @@ const WORK: &str = "echo \"$title\" >> text";
 /// A person whose repository has a file in it.
 async fn person() -> Person {
     let person = Person::new("My Project").await;
-    person.shell("echo one > text; git add text; git commit --quiet -m first").await;
+    person
+        .shell("echo one > text; git add text; git commit --quiet -m first")
+        .await;
     person
 }
 
@@ -32,7 +34,9 @@ fn merged(line: &Value) -> bool {
 /// `work` that goes on only once the file `gate` is there.
 fn gated(person: &Person) -> String {
     let home = person.home().display();
-    format!("echo \"$title\" >> '{home}/reached'; until [ -e '{home}/gate' ]; do sleep 0.05; done; {WORK}")
+    format!(
+        "echo \"$title\" >> '{home}/reached'; until [ -e '{home}/gate' ]; do sleep 0.05; done; {WORK}"
+    )
 }
 
 /// Titles whose implementers were begun, in order.
@@ -50,7 +54,9 @@ async fn has_begun(person: &Person, titles: &[&str]) {
 
 /// What a person has configured, byte for byte.
 fn configuration(repository: &Path) -> Vec<(String, Vec<u8>)> {
-    let hooks = fs::read_dir(repository.join(".git/hooks")).into_iter().flatten();
+    let hooks = fs::read_dir(repository.join(".git/hooks"))
+        .into_iter()
+        .flatten();
     let hooks = hooks.map(|hook| hook.unwrap().path());
     let files = hooks.chain([repository.join(".git/config")]);
     let files = files.map(|path| (path.display().to_string(), fs::read(&path).unwrap()));
@@ -65,14 +71,25 @@ async fn an_issue_is_merged_into_the_working_copy_and_nothing_else_is_touched() 
     let before = configuration(&person.repository);
     fs::write(person.repository.join("untracked"), "mine").unwrap();
     let harness = person.harness(WORK);
-    let arguments = ["--ci", CI, "--harness", &harness, "--submit", "two", "--until-done"];
+    let arguments = [
+        "--ci",
+        CI,
+        "--harness",
+        &harness,
+        "--submit",
+        "two",
+        "--until-done",
+    ];
     let mut up = person.up(&arguments);
     assert_eq!(up.end().await.code(), Some(0), "{}", person.logs());
 
     let started = up.says("started", |_| true).await;
     assert_eq!(started["repository"], "my-project");
     let ended = up.says("ended", |line| line["state"] == "MERGED").await;
-    assert_eq!(ended["merged_commit"], person.shell("git rev-parse HEAD").await);
+    assert_eq!(
+        ended["merged_commit"],
+        person.shell("git rev-parse HEAD").await
+    );
     assert_eq!(person.shell("cat text untracked").await, "one\ntwo\nmine");
     assert_eq!(person.shell("git status --porcelain").await, "?? untracked");
     assert_eq!(configuration(&person.repository), before);
@@ -96,7 +113,10 @@ async fn an_issue_is_merged_into_the_working_copy_and_nothing_else_is_touched() 
     let mut other = person.up(&["--ci", "false", "--harness", &harness]);
     assert_eq!(other.end().await.code(), Some(4));
     let said = other.text();
-    assert!(said.contains(&format!("checks is `ci={CI}` and not `ci=false`")), "{said}");
+    assert!(
+        said.contains(&format!("checks is `ci={CI}` and not `ci=false`")),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -104,28 +124,55 @@ async fn a_dirty_working_copy_is_never_touched_and_waited_for() {
     let person = person().await;
     fs::write(person.repository.join("text"), "mine alone").unwrap();
     let harness = person.harness(WORK);
-    let mut up = person.up(&["--ci", CI, "--harness", &harness, "--submit", "two", "--until-done"]);
+    let mut up = person.up(&[
+        "--ci",
+        CI,
+        "--harness",
+        &harness,
+        "--submit",
+        "two",
+        "--until-done",
+    ]);
     let line = up.says("waiting", |line| line["state"] == "MERGING").await;
     let why = line["waiting"]["text"].as_str().unwrap();
-    assert!(why.contains("working copy") || why.contains("Working directory"), "{why}");
+    assert!(
+        why.contains("working copy") || why.contains("Working directory"),
+        "{why}"
+    );
     assert_eq!(person.shell("cat text").await, "mine alone");
     person.shell("git checkout --quiet -- text").await;
     assert_eq!(up.end().await.code(), Some(0), "{}", person.logs());
-    assert_eq!(person.shell("cat text; git status --porcelain").await, "one\ntwo");
+    assert_eq!(
+        person.shell("cat text; git status --porcelain").await,
+        "one\ntwo"
+    );
 }
 
 #[tokio::test]
 async fn a_killed_up_leaves_no_process_and_the_next_one_goes_on() {
     let person = person().await;
     let harness = person.harness(&gated(&person));
-    let arguments = ["--ci", CI, "--harness", &harness, "--submit", "two", "--until-done"];
+    let arguments = [
+        "--ci",
+        CI,
+        "--harness",
+        &harness,
+        "--submit",
+        "two",
+        "--until-done",
+    ];
     let mut up = person.up(&arguments);
     has_begun(&person, &["two"]).await;
 
-    let second = person.runs(&["up", "--ci", CI, "--harness", &harness]).await;
+    let second = person
+        .runs(&["up", "--ci", CI, "--harness", &harness])
+        .await;
     assert_eq!(second.status.code(), Some(4), "{second:?}");
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(said.contains("runs on") && said.contains("as process"), "{said}");
+    assert!(
+        said.contains("runs on") && said.contains("as process"),
+        "{said}"
+    );
 
     up.signal(Signal::SIGKILL);
     assert_eq!(up.end().await.signal(), Some(9));
@@ -145,7 +192,10 @@ async fn what_a_killed_up_left_ends_by_itself() {
     has_begun(&person, &["two"]).await;
     up.signal(Signal::SIGKILL);
     up.end().await;
-    assert!(!processes_in(person.home()).is_empty(), "master and worker live on for a moment");
+    assert!(
+        !processes_in(person.home()).is_empty(),
+        "master and worker live on for a moment"
+    );
     person.is_left_alone().await;
 }
 
@@ -181,7 +231,15 @@ async fn what_was_given_up_is_told_with_its_reason() {
     let verdict = r#"{"verdict":"failed","reason":"it can not be done"}"#;
     let work = format!("printf '%s' '{verdict}' > \"$POINTSMAN_RESULT_FILE\"; exit 0");
     let harness = person.harness(&work);
-    let mut up = person.up(&["--ci", CI, "--harness", &harness, "--submit", "two", "--until-done"]);
+    let mut up = person.up(&[
+        "--ci",
+        CI,
+        "--harness",
+        &harness,
+        "--submit",
+        "two",
+        "--until-done",
+    ]);
     assert_eq!(up.end().await.code(), Some(6), "{}", person.logs());
     let ended = up.says("ended", |line| line["state"] == "STUCK").await;
     let reason = ended["reason"].as_str().unwrap();

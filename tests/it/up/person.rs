@@ -56,7 +56,10 @@ pub(super) struct Person {
 impl Person {
     /// Its repository is at `name` and has no commit yet.
     pub(super) async fn new(name: &str) -> Self {
-        let directory = tempfile::Builder::new().prefix("pointsman-up-").tempdir().unwrap();
+        let directory = tempfile::Builder::new()
+            .prefix("pointsman-up-")
+            .tempdir()
+            .unwrap();
         let repository = directory.path().join(name);
         fs::create_dir_all(&repository).unwrap();
         let person = Self {
@@ -81,7 +84,9 @@ impl Person {
             .await
             .unwrap();
         assert!(output.status.success(), "{script}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+        String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned()
     }
 
     /// Writes the harness whose implementer runs `work`, and returns what `--harness` takes.
@@ -124,7 +129,11 @@ impl Person {
     /// Starts `pointsman up`, with JSON, in the repository.
     pub(super) fn up(&self, arguments: &[&str]) -> Up {
         let log = self.home().join("up.log");
-        let out = File::options().create(true).append(true).open(&log).unwrap();
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
         let from = usize::try_from(out.metadata().unwrap().len()).unwrap();
         let child = self
             .pointsman(&["up", "-o", "json", "--listen", "127.0.0.1:0"])
@@ -182,7 +191,9 @@ impl Up {
     /// The lines of JSON that it has said.
     pub(super) fn lines(&self) -> Vec<Value> {
         let text = self.text();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     /// Waits for a line of this type that `look` takes.
@@ -197,12 +208,16 @@ impl Up {
     /// Waits for its end.
     pub(super) async fn end(&mut self) -> ExitStatus {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        ended.unwrap_or_else(|_| panic!("it does not end: {}", self.text())).unwrap()
+        ended
+            .unwrap_or_else(|_| panic!("it does not end: {}", self.text()))
+            .unwrap()
     }
 }
 
 /// Names of all refs and what they point at.
 pub(super) async fn refs(repository: &Path) -> String {
     let git = Git::new(repository);
-    git.text(["for-each-ref", "--format=%(refname)"]).await.unwrap()
+    git.text(["for-each-ref", "--format=%(refname)"])
+        .await
+        .unwrap()
 }

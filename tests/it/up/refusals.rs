@@ -20,20 +20,52 @@ async fn what_is_wrong_is_said_before_anything_starts() {
     let good = ["--ci", "true", "--harness", "true"];
     let with = |more: &[&'static str]| [&good[..], more].concat();
     refuses(&person, &good, 2, "no commit yet").await;
-    person.shell("git commit --quiet --allow-empty -m first").await;
+    person
+        .shell("git commit --quiet --allow-empty -m first")
+        .await;
 
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    refuses(&person, &[&good[..], &["--listen", &address]].concat(), 4, "takes any port").await;
+    refuses(
+        &person,
+        &[&good[..], &["--listen", &address]].concat(),
+        4,
+        "takes any port",
+    )
+    .await;
     refuses(&person, &with(&["--listen", "0.0.0.0:0"]), 2, "loopback").await;
     refuses(&person, &with(&["--repo", "missing"]), 2, "No such file").await;
     refuses(&person, &with(&["--repo", "/"]), 2, "no git repository").await;
     refuses(&person, &with(&["--base", "dev"]), 2, "(there are: main)").await;
-    refuses(&person, &with(&["--state-dir", "state"]), 2, "inside of the repository").await;
-    refuses(&person, &with(&["--state-dir", "/dev/null/x"]), 2, "Not a directory").await;
-    refuses(&person, &with(&["--profiles", "missing.toml"]), 2, "missing.toml").await;
+    refuses(
+        &person,
+        &with(&["--state-dir", "state"]),
+        2,
+        "inside of the repository",
+    )
+    .await;
+    refuses(
+        &person,
+        &with(&["--state-dir", "/dev/null/x"]),
+        2,
+        "Not a directory",
+    )
+    .await;
+    refuses(
+        &person,
+        &with(&["--profiles", "missing.toml"]),
+        2,
+        "missing.toml",
+    )
+    .await;
     refuses(&person, &with(&["--drain-grace", "soon"]), 2, "drain_grace").await;
-    refuses(&person, &with(&["--harness-env", "NO_SUCH"]), 2, "NO_SUCH: it is not set").await;
+    refuses(
+        &person,
+        &with(&["--harness-env", "NO_SUCH"]),
+        2,
+        "NO_SUCH: it is not set",
+    )
+    .await;
     let no_program = ["--ci", "true", "--harness", "no-such-agent --fast"];
     refuses(&person, &no_program, 2, "no program no-such-agent in PATH").await;
     refuses(&person, &good[..2], 2, "--harness <COMMAND|PROFILE>").await;

@@ -20,8 +20,19 @@ async fn all_are_merged(person: &Person, ci: &str, work: &str) {
     let harness = person.harness(&together(person, work));
     let untouched = person.shell("git config --list --local").await;
     let mut up = person.up(&[
-        "--ci", ci, "--harness", &harness, "--capacity", "3", "--until-done", "--submit", "one",
-        "--submit", "two", "--submit", "three",
+        "--ci",
+        ci,
+        "--harness",
+        &harness,
+        "--capacity",
+        "3",
+        "--until-done",
+        "--submit",
+        "one",
+        "--submit",
+        "two",
+        "--submit",
+        "three",
     ]);
     let ended = up.end().await;
     assert_eq!(ended.code(), Some(0), "{}", person.logs());
@@ -54,15 +65,28 @@ async fn a_rust_crate() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    write("Cargo.toml", "[package]\nname = \"adder\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
+    write(
+        "Cargo.toml",
+        "[package]\nname = \"adder\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+    );
     write(".gitignore", "/target\n");
-    write("src/lib.rs", "//! Adds.\n#[cfg(test)]\nmod tests;\npub fn zero() -> u32 { 0 }\n");
-    write("src/tests.rs", "#[test]\nfn zero() { assert_eq!(super::zero(), 0); }\n");
-    person.shell("cargo generate-lockfile --offline --quiet; git add --all; git commit --quiet -m first").await;
+    write(
+        "src/lib.rs",
+        "//! Adds.\n#[cfg(test)]\nmod tests;\npub fn zero() -> u32 { 0 }\n",
+    );
+    write(
+        "src/tests.rs",
+        "#[test]\nfn zero() { assert_eq!(super::zero(), 0); }\n",
+    );
+    person
+        .shell(
+            "cargo generate-lockfile --offline --quiet; git add --all; git commit --quiet -m first",
+        )
+        .await;
     // The test comes into a file that all three change in the same place.
-    let work = r#"
+    let work = r##"
         echo "pub fn $title() -> u32 { ${#title} }" >> src/lib.rs
-        echo "#[test] fn $title() { assert_eq!(super::$title(), ${#title}); }" >> src/tests.rs"#;
+        echo "#[test] fn $title() { assert_eq!(super::$title(), ${#title}); }" >> src/tests.rs"##;
     all_are_merged(&person, "cargo test --quiet --offline", work).await;
     assert_eq!(person.shell("grep -c 'pub fn' src/lib.rs").await, "4");
 }
