@@ -285,10 +285,7 @@ mod tests {
         check("priority demo#1 101 --reason R", "-100..=100");
         check("watch --until terminal", "REPOSITORY[#NUMBER]");
         check("up --ci true", "--harness <COMMAND|PROFILE>");
-        check(
-            "up --harness true",
-            "<--ci <COMMAND>|--check <NAME=COMMAND>>",
-        );
+        check("up --harness true", "--ci <COMMAND>");
         check("up --ci true --harness a --capacity 0", "1..=1000");
         check("frobnicate", "frobnicate");
     }

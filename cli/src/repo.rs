@@ -145,7 +145,8 @@ pub(crate) async fn register(
     match others.as_slice() {
         [] => Ok(()),
         others => Err(Error::Refused(format!(
-            "{name} is registered with other settings: {}",
+            "{name} is registered with other settings: {}; name those again, or begin anew with another \
+             --state-dir",
             others.join("; ")
         ))),
     }

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     Args,
     assignment::Role,
-    harness::profile::{Limits, Profile},
+    harness::profile::{Limits, Profile, Variable},
     master::Address,
     telemetry,
 };
@@ -40,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) profiles: Vec<Profile>,
     /// How a check's command is run.
     pub(crate) ci_limits: Limits,
+    /// What checks get of the agent's environment.
+    pub(crate) ci_variables: Vec<Variable>,
     /// Where programs are looked for: the agent's own PATH.
     pub(crate) path: String,
     pub(crate) telemetry: telemetry::Config,

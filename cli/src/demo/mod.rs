@@ -160,6 +160,7 @@ fn worker(roles: &[&'static str], master: &str, program: &Path) -> anyhow::Resul
         capacity: 1,
         roles: roles.to_vec(),
         drain_grace: "2s".to_owned(),
+        ci_env: Vec::new(),
         harness: toml::Table::from_iter([("scripted".to_owned(), scripted.into())]),
     })
 }

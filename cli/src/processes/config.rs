@@ -30,6 +30,8 @@ pub(crate) struct Worker {
     pub(crate) capacity: u32,
     pub(crate) roles: Vec<&'static str>,
     pub(crate) drain_grace: String,
+    /// Variables of this process's environment that checks get.
+    pub(crate) ci_env: Vec<String>,
     /// Profiles by name, as the worker's configuration has them.
     pub(crate) harness: toml::Table,
 }
@@ -106,6 +108,7 @@ mod tests {
             capacity: 1,
             roles: vec!["ci", "reviewer"],
             drain_grace: "2s".to_owned(),
+            ci_env: Vec::new(),
             harness: toml::Table::from_iter([("x.y".to_owned(), profile.into())]),
         };
         let read: toml::Table = worker.text("w", place).unwrap().parse().unwrap();

@@ -33,8 +33,8 @@ pub(crate) struct Harness {
     harness_prompt: PromptBy,
     /// A variable of this environment that the harness gets, as often as needed. It gets no others but
     /// PATH and the session's own
-    #[arg(long = "harness-env", value_name = "NAME")]
-    variables: Vec<String>,
+    #[arg(long, value_name = "NAME")]
+    harness_env: Vec<String>,
     /// File with profiles, `[harness.NAME]` as in a worker's configuration [default:
     /// pointsman/worker.toml in the XDG configuration directory, if it is there]
     #[arg(long, value_name = "FILE")]
@@ -139,7 +139,7 @@ impl Harness {
     /// Adds the variables to those of the profile.
     fn pass_on(&self, profile: &mut Table) -> Result<(), String> {
         if let Some(name) = self
-            .variables
+            .harness_env
             .iter()
             .find(|name| env::var_os(name).is_none())
         {
@@ -153,7 +153,7 @@ impl Harness {
         let names = names
             .as_array_mut()
             .ok_or("`env` is to be a list of names")?;
-        for name in &self.variables {
+        for name in &self.harness_env {
             let name = Value::from(name.as_str());
             if !names.contains(&name) {
                 names.push(name);
@@ -229,7 +229,7 @@ mod tests {
         Harness {
             harnesses: harnesses.iter().map(|&typed| typed.to_owned()).collect(),
             harness_prompt: PromptBy::Stdin,
-            variables: Vec::new(),
+            harness_env: Vec::new(),
             // Never that of whoever runs the tests.
             profiles: Some(PathBuf::from("/dev/null")),
         }
@@ -269,7 +269,7 @@ mod tests {
         fs::write(&file, text).unwrap();
         let with_file = |harnesses: &[&str]| Harness {
             profiles: Some(file.clone()),
-            variables: vec!["PATH".to_owned()],
+            harness_env: vec!["PATH".to_owned()],
             ..harness(harnesses)
         };
         let profiles = with_file(&["true"]).profiles().unwrap();
@@ -297,7 +297,7 @@ mod tests {
         check(harness(&["sh 'x"]), "are all quotes closed?");
         check(harness(&[""]), "no command line");
         let mut unset = harness(&["true"]);
-        unset.variables = vec!["POINTSMAN_NO_SUCH".to_owned()];
+        unset.harness_env = vec!["POINTSMAN_NO_SUCH".to_owned()];
         check(unset, "--harness-env POINTSMAN_NO_SUCH: it is not set");
         let mut missing = harness(&["true"]);
         missing.profiles = Some(PathBuf::from("/no/such.toml"));

@@ -77,8 +77,6 @@ pub(crate) struct Up {
     base: Option<String>,
     #[command(flatten)]
     checks: Checks,
-    #[command(flatten)]
-    harness: Harness,
     /// Sessions that run at once
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=1000))]
     capacity: u32,
@@ -99,18 +97,24 @@ pub(crate) struct Up {
     /// End when nothing is left that moves by itself
     #[arg(long)]
     until_done: bool,
+    // The last: its heading is that of all that comes after it.
+    #[command(flatten)]
+    harness: Harness,
 }
 
 /// What each change has to pass.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
 struct Checks {
     /// The check `ci`, run by `/bin/sh -c` in a fresh checkout of each change
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", required_unless_present = "checks")]
     ci: Option<String>,
     /// A check by name, as often as needed; all run at once
     #[arg(long = "check", value_name = "NAME=COMMAND", value_parser = repo::parse_check)]
     checks: Vec<CheckDefinition>,
+    /// A variable of this environment that checks get, as often as needed. They get no others but PATH and
+    /// the session's own, of which HOME is an empty directory
+    #[arg(long, value_name = "NAME")]
+    ci_env: Vec<String>,
 }
 
 /// The part of the long help that tells how to stop it.
@@ -139,6 +143,7 @@ impl Up {
             capacity: self.capacity,
             roles: HARNESS_ROLES.into_iter().chain(["ci"]).collect(),
             drain_grace: self.drain_grace.clone(),
+            ci_env: self.checks.ci_env.clone(),
             harness: profiles,
         };
         check(&worker, &processes)?;

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::person::{PATIENCE, Person, refs};
 
-const CI: &str = "test -s text";
+/// The check sees of its person's environment what was named, and nothing else.
+const CI: &str = "test -s text && test -n \"$LOGNAME\" && test -z \"$SHELL\"";
 
 /// Writes one more line.
 const WORK: &str = "echo \"$title\" >> text";
@@ -74,6 +75,8 @@ async fn an_issue_is_merged_into_the_working_copy_and_nothing_else_is_touched() 
     let arguments = [
         "--ci",
         CI,
+        "--ci-env",
+        "LOGNAME",
         "--harness",
         &harness,
         "--submit",
@@ -127,6 +130,8 @@ async fn a_dirty_working_copy_is_never_touched_and_waited_for() {
     let mut up = person.up(&[
         "--ci",
         CI,
+        "--ci-env",
+        "LOGNAME",
         "--harness",
         &harness,
         "--submit",
@@ -155,6 +160,8 @@ async fn a_killed_up_leaves_no_process_and_the_next_one_goes_on() {
     let arguments = [
         "--ci",
         CI,
+        "--ci-env",
+        "LOGNAME",
         "--harness",
         &harness,
         "--submit",
@@ -165,7 +172,15 @@ async fn a_killed_up_leaves_no_process_and_the_next_one_goes_on() {
     has_begun(&person, &["two"]).await;
 
     let second = person
-        .runs(&["up", "--ci", CI, "--harness", &harness])
+        .runs(&[
+            "up",
+            "--ci",
+            CI,
+            "--ci-env",
+            "LOGNAME",
+            "--harness",
+            &harness,
+        ])
         .await;
     assert_eq!(second.status.code(), Some(4), "{second:?}");
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
@@ -188,7 +203,16 @@ async fn a_killed_up_leaves_no_process_and_the_next_one_goes_on() {
 async fn what_a_killed_up_left_ends_by_itself() {
     let person = person().await;
     let harness = person.harness(&gated(&person));
-    let mut up = person.up(&["--ci", CI, "--harness", &harness, "--submit", "two"]);
+    let mut up = person.up(&[
+        "--ci",
+        CI,
+        "--ci-env",
+        "LOGNAME",
+        "--harness",
+        &harness,
+        "--submit",
+        "two",
+    ]);
     has_begun(&person, &["two"]).await;
     up.signal(Signal::SIGKILL);
     up.end().await;
@@ -203,7 +227,16 @@ async fn what_a_killed_up_left_ends_by_itself() {
 async fn one_signal_lets_sessions_run_on_and_two_stop_them() {
     let person = person().await;
     let harness = person.harness(&gated(&person));
-    let mut up = person.up(&["--ci", CI, "--harness", &harness, "--submit", "two"]);
+    let mut up = person.up(&[
+        "--ci",
+        CI,
+        "--ci-env",
+        "LOGNAME",
+        "--harness",
+        &harness,
+        "--submit",
+        "two",
+    ]);
     has_begun(&person, &["two"]).await;
     up.signal(Signal::SIGINT);
     up.says("stopping", |line| line["now"] == false).await;
@@ -213,7 +246,16 @@ async fn one_signal_lets_sessions_run_on_and_two_stop_them() {
 
     // What the session made was not lost: nobody does it again.
     person.shell("rm ../gate").await;
-    let mut up = person.up(&["--ci", CI, "--harness", &harness, "--submit", "three"]);
+    let mut up = person.up(&[
+        "--ci",
+        CI,
+        "--ci-env",
+        "LOGNAME",
+        "--harness",
+        &harness,
+        "--submit",
+        "three",
+    ]);
     has_begun(&person, &["two", "three"]).await;
     up.says("event", merged).await;
     up.signal(Signal::SIGINT);
@@ -234,6 +276,8 @@ async fn what_was_given_up_is_told_with_its_reason() {
     let mut up = person.up(&[
         "--ci",
         CI,
+        "--ci-env",
+        "LOGNAME",
         "--harness",
         &harness,
         "--submit",

@@ -1,12 +1,12 @@
 //! A person with a repository of their own, and what they type.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs,
     fs::File,
     path::{Path, PathBuf},
     process::{ExitStatus, Output, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -23,6 +23,9 @@ use crate::process_support::programs;
 
 /// Longest that anything here may take: whole workflows on a machine that does much else.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A harness that follows a script. `{work}` stands for what the implementer does; the prompt's title is
 /// `$title`. Conflicts are resolved so that the lines of both sides stay.
@@ -100,8 +103,10 @@ impl Person {
         let mut command = Command::new(program);
         command
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", path())
             .env("HOME", self.home())
+            .env("LOGNAME", "a")
+            .env("SHELL", "/bin/sh")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_AUTHOR_NAME", "A")
             .env("GIT_AUTHOR_EMAIL", "a@example.invalid")
@@ -168,6 +173,16 @@ impl Person {
     }
 }
 
+/// The search path, with cargo and rustc themselves in front of what chooses among several.
+fn path() -> OsString {
+    let cargo = Path::new(env!("CARGO")).parent().unwrap_or(Path::new("/"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = [cargo.to_owned()]
+        .into_iter()
+        .chain(std::env::split_paths(&path));
+    std::env::join_paths(all).unwrap()
+}
+
 /// A `pointsman up` that runs or ran.
 pub(super) struct Up {
     child: Child,
@@ -197,12 +212,17 @@ impl Up {
     }
 
     /// Waits for a line of this type that `look` takes.
-    pub(super) async fn says(&self, kind: &str, look: impl Fn(&Value) -> bool) -> Value {
-        eventually_within(PATIENCE, kind, async || {
+    pub(super) async fn says(&mut self, kind: &str, look: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let is_over = self.child.try_wait().unwrap().is_some() || Instant::now() > deadline;
             let mut lines = self.lines().into_iter();
-            lines.find(|line| line["type"] == kind && look(line))
-        })
-        .await
+            if let Some(line) = lines.find(|line| line["type"] == kind && look(line)) {
+                return line;
+            }
+            assert!(!is_over, "no such {kind} in {}", self.text());
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// Waits for its end.

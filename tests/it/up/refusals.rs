@@ -66,6 +66,13 @@ async fn what_is_wrong_is_said_before_anything_starts() {
         "NO_SUCH: it is not set",
     )
     .await;
+    refuses(
+        &person,
+        &with(&["--ci-env", "NO_SUCH"]),
+        2,
+        "NO_SUCH is not in the environment",
+    )
+    .await;
     let no_program = ["--ci", "true", "--harness", "no-such-agent --fast"];
     refuses(&person, &no_program, 2, "no program no-such-agent in PATH").await;
     refuses(&person, &good[..2], 2, "--harness <COMMAND|PROFILE>").await;

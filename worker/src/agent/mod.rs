@@ -73,6 +73,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         state,
         profiles: config.profiles,
         ci_limits: config.ci_limits,
+        ci_variables: config.ci_variables,
         path: config.path,
     };
     tracing::info!(

@@ -64,6 +64,7 @@ pub(super) fn check(raw: Raw, environment: &Environment) -> Result<Config, Error
             exit_grace: None,
             grace: term_grace,
         },
+        ci_variables: variables("ci_env", &raw.ci_env, environment)?,
         path: environment.get("PATH").unwrap_or(DEFAULT_PATH).to_owned(),
         telemetry: telemetry::Config {
             filter: filter(environment.get("POINTSMAN_LOG").unwrap_or(&raw.log))?,

@@ -12,7 +12,7 @@ use crate::Args;
 const PREFIX: &str = "POINTSMAN_WORKER";
 
 /// Keys that are lists, separated by commas where they come from the environment.
-const LISTS: [&str; 3] = ["masters", "roles", "labels"];
+const LISTS: [&str; 4] = ["masters", "roles", "labels", "ci_env"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +32,8 @@ pub(super) struct Raw {
     pub(super) term_grace: String,
     #[serde(default = "ci_timeout")]
     pub(super) ci_timeout: String,
+    #[serde(default)]
+    pub(super) ci_env: Vec<String>,
     #[serde(default = "log")]
     pub(super) log: String,
     #[serde(default = "log_format")]

@@ -119,6 +119,14 @@ fn a_refusal_names_the_key_and_what_it_takes() {
         (top("drain_grace = \"-1s\""), ["drain_grace", "90m"]),
         (top("term_grace = \"301s\""), ["term_grace", "0s to 300s"]),
         (top("ci_timeout = \"0s\""), ["ci_timeout", "1s to 86400s"]),
+        (
+            top("ci_env = [\"HOME\"]"),
+            ["ci_env", "HOME is set by the worker itself"],
+        ),
+        (
+            top("ci_env = [\"NO_SUCH\"]"),
+            ["ci_env", "NO_SUCH is not in the environment"],
+        ),
         (top("log = \"a=b=c\""), ["log", "level"]),
         (top("log_format = \"xml\""), ["log_format", "json"]),
         (

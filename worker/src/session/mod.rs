@@ -24,7 +24,7 @@ pub(crate) use control::{Control, Stop};
 use crate::{
     assignment::{Assignment, Job},
     error::chain,
-    harness::profile::{Limits, Profile},
+    harness::profile::{Limits, Profile, Variable},
     master::{FailureClass, Masters, Outcome, Phase},
     process::clock,
     sidecar::SessionDir,
@@ -53,6 +53,7 @@ pub(crate) struct Context {
     pub(crate) profiles: Vec<Profile>,
     /// How a check's command is run.
     pub(crate) ci_limits: Limits,
+    pub(crate) ci_variables: Vec<Variable>,
     /// PATH of harnesses.
     pub(crate) path: String,
 }

@@ -139,7 +139,10 @@ impl Start {
 
     fn environment(&self) -> Vec<(String, OsString)> {
         let key = &self.assignment.key;
-        let variables = self.profile().map_or(&[][..], |profile| &profile.variables);
+        let variables = match self.profile() {
+            Some(profile) => &profile.variables,
+            None => &self.context.ci_variables,
+        };
         environment(
             key,
             &self.assignment.job,
