@@ -13,7 +13,7 @@ use crate::{
     client::Client,
     error::Error,
     event, output,
-    view::{Event, Waiting, Workflow, cell},
+    view::{Waiting, Workflow, cell},
     workflow,
 };
 
@@ -105,42 +105,46 @@ impl Follower {
             states: NOT_TERMINAL.map(i32::from).to_vec(),
             ..ListWorkflowsRequest::default()
         };
-        // In this order: a workflow that is missing in the list has an event that is read after it.
         let open = workflow::all(&mut self.client, request).await?;
         let open_ids: BTreeSet<String> = open.iter().map(|w| w.id.clone()).collect();
+        // What was open and is not any more has come to its end since the last round.
+        let is_at_its_end = |w: &&Workflow| !is_terminal(w) && !open_ids.contains(&w.id);
+        let ended = self.known.values().filter(is_at_its_end);
+        let ended: Vec<String> = ended.map(|w| w.id.clone()).collect();
         self.known
             .extend(open.into_iter().map(|w| (w.id.clone(), w)));
-        let mut ended = BTreeSet::new();
+        for id in ended {
+            self.look_at(id).await?;
+        }
+        self.tell_events().await?;
+        self.tell_waits(&open_ids).await
+    }
+
+    async fn look_at(&mut self, id: String) -> Result<(), Error> {
+        let (workflow, _) = workflow::with_waiting(&mut self.client, id.clone()).await?;
+        self.known.insert(id, workflow);
+        Ok(())
+    }
+
+    async fn tell_events(&mut self) -> Result<(), Error> {
         loop {
             let events =
                 event::list(&mut self.client, String::new(), self.sequence, EVENTS).await?;
             if events.is_empty() {
-                break;
+                return Ok(());
             }
             for event in events {
-                self.tell(&event, &open_ids, &mut ended).await?;
+                if let Some(id) = &event.workflow_id {
+                    // One that came and went between two rounds.
+                    if !self.known.contains_key(id) {
+                        self.look_at(id.clone()).await?;
+                    }
+                    if let Some(workflow) = self.known.get(id) {
+                        self.show.event(workflow, &event)?;
+                    }
+                }
                 self.sequence = event.sequence;
             }
-        }
-        self.tell_waits(&open_ids).await
-    }
-
-    async fn tell(
-        &mut self,
-        event: &Event,
-        open: &BTreeSet<String>,
-        looked_at: &mut BTreeSet<String>,
-    ) -> Result<(), Error> {
-        let Some(id) = &event.workflow_id else {
-            return Ok(());
-        };
-        if !open.contains(id) && looked_at.insert(id.clone()) {
-            let (workflow, _) = workflow::with_waiting(&mut self.client, id.clone()).await?;
-            self.known.insert(id.clone(), workflow);
-        }
-        match self.known.get(id) {
-            Some(workflow) => self.show.event(workflow, event),
-            None => Ok(()),
         }
     }
 
@@ -224,6 +228,11 @@ impl Follower {
             .find(|e| e.to_state == workflow.state);
         Ok(last.and_then(|event| event.reason))
     }
+}
+
+fn is_terminal(workflow: &Workflow) -> bool {
+    let state = workflow.state.as_deref();
+    matches!(state, Some("MERGED" | "CREATED_PR" | "ABANDONED" | "STUCK"))
 }
 
 /// A paused workflow moves only when a person does something.

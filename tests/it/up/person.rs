@@ -35,6 +35,11 @@ title=$(sed -n '/^### Title$/,$p' "$POINTSMAN_PROMPT_FILE" | sed -n 4p)
 case "$POINTSMAN_ROLE" in
 estimator) verdict='{"verdict":"ready","tier":1,"plan":"as the title says"}' ;;
 implementer)
+    # After a conflict it is asked again, and finds its work done.
+    if git log --format=%s | grep -qxF -- "$title"; then
+        printf '{"verdict":"no_change","reason":"it is there"}' > "$POINTSMAN_RESULT_FILE"
+        exit 0
+    fi
     {work}
     git add --all
     git commit --quiet -m "$title"

@@ -55,7 +55,6 @@ async fn all_are_merged(person: &Person, ci: &str, work: &str) {
     assert!(merged.contains(&head), "{head} is none of {merged:?}");
     person.shell(ci).await;
     person.is_left_alone().await;
-    println!("{}", up.text());
 }
 
 #[tokio::test]
