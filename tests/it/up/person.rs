@@ -32,11 +32,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 const HARNESS: &str = r#"
 set -eu
 title=$(sed -n '/^### Title$/,$p' "$POINTSMAN_PROMPT_FILE" | sed -n 4p)
+is_done() { git log --format=%s | grep -qxF -- "$title"; }
 case "$POINTSMAN_ROLE" in
 estimator) verdict='{"verdict":"ready","tier":1,"plan":"as the title says"}' ;;
 implementer)
     # After a conflict it is asked again, and finds its work done.
-    if git log --format=%s | grep -qxF -- "$title"; then
+    if is_done; then
         printf '{"verdict":"no_change","reason":"it is there"}' > "$POINTSMAN_RESULT_FILE"
         exit 0
     fi
@@ -50,7 +51,10 @@ conflict_resolver)
     echo '* merge=union' > .git/info/attributes
     git merge --quiet --no-edit origin/main
     verdict='{"verdict":"resolved"}' ;;
-escalator) verdict='{"verdict":"give_up","reason":"the script knows no more"}' ;;
+escalator)
+    # A change that is there was in conflict more than once: one more try will do.
+    if is_done; then verdict='{"verdict":"retry","plan":"once more"}'
+    else verdict='{"verdict":"give_up","reason":"the script knows no more"}'; fi ;;
 esac
 printf '%s' "$verdict" > "$POINTSMAN_RESULT_FILE"
 "#;
