@@ -12,7 +12,7 @@ use crate::{
     error::Error,
     event, exit,
     exit::Exit,
-    fleet, help, item, machine,
+    fleet, help, item, logs, machine,
     output::Format,
     programs::Program,
     repo, schema, scripted_harness, up, watch, worker, workflow,
@@ -95,6 +95,8 @@ enum Command {
     Cancel(attempt::Cancel),
     /// Set which of the workflows that wait is leased first
     Priority(workflow::Priority),
+    /// Print what a harness printed, live or afterwards
+    Logs(logs::Logs),
     /// List who runs what now
     Sessions(fleet::Sessions),
     /// List workers
@@ -143,6 +145,7 @@ impl Cli {
             Command::Attempts(command) => block_on(command.run(&target)),
             Command::Cancel(command) => block_on(command.run(&target)),
             Command::Priority(command) => block_on(command.run(&target)),
+            Command::Logs(command) => block_on(command.run(&target)),
             Command::Sessions(command) => block_on(command.run(&target)),
             Command::Workers(command) => block_on(command.run(&target)),
             Command::Drain(command) => block_on(command.run(&target)),
@@ -236,6 +239,8 @@ mod tests {
             "events demo#2 --after 5 --limit 1000",
             "--address http://10.0.0.1:1 sessions",
             "priority demo#2 -5 --reason R",
+            "logs demo#2 -f --tail 100",
+            "logs --attempt 01890000-0000-7000-8000-000000000000 --fence 2 -o json",
             "sweep reaper",
             "workers -o json",
             "drain worker-1 --stop-sessions --reason R",
@@ -272,6 +277,11 @@ mod tests {
         check("label demo 1 --add a --remove b", "cannot be used with");
         check("events --limit 1001", "1..=1000");
         check("flake-retries demo#1 11 --reason R", "0..=10");
+        check("logs", "WORKFLOW");
+        check("logs demo#1 --attempt A", "cannot be used with");
+        check("logs demo#1 --fence 1", "cannot be used with");
+        check("logs --fence 1", "--attempt");
+        check("logs demo#1 --tail x", "invalid digit");
         check("unstick demo#1", "--reason <REASON>");
         check("drain worker-1", "--reason <REASON>");
         check("undrain worker-1", "--reason <REASON>");

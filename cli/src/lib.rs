@@ -20,6 +20,7 @@ mod event;
 mod fleet;
 mod help;
 mod item;
+mod logs;
 mod machine;
 mod policy;
 mod repo;

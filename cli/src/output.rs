@@ -122,11 +122,26 @@ pub(crate) fn line(text: &str) -> Result<(), Error> {
 
 /// Prints a text as it is.
 pub(crate) fn text(text: &str) -> Result<(), Error> {
+    bytes(text.as_bytes())
+}
+
+/// Prints bytes as they are.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Error> {
     let mut stdout = io::stdout().lock();
     stdout
-        .write_all(text.as_bytes())
+        .write_all(bytes)
         .and_then(|()| stdout.flush())
         .map_err(Error::Output)
+}
+
+/// Whether somebody looks at standard output, who must not be steered by what is printed.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Says something beside the output, on standard error.
+pub(crate) fn note(message: &str) {
+    error_text(&format!("-- {}\n", printable(message)));
 }
 
 /// Says on standard error why a command ends.

@@ -250,7 +250,8 @@ impl View {
     }
 }
 
-fn is_over(workflow: &Workflow) -> bool {
+/// Whether the workflow has come to its end.
+pub(crate) fn is_over(workflow: &Workflow) -> bool {
     let state = workflow.state.as_deref();
     matches!(state, Some("MERGED" | "CREATED_PR" | "ABANDONED" | "STUCK"))
 }

@@ -15,6 +15,7 @@ use crate::{
     dispatch::{beats::Beats, claims::Claims},
     forge::builtin::BuiltinForge,
     grpc::server::{self, Apis, Health},
+    logs::{LogStore, Logs},
     service::{Ports, Service, Settings, wake::Wake},
     store::{Store, sqlite::SqliteStore},
     sweeps::{
@@ -29,6 +30,8 @@ const ADDRESS_FILE: &str = "master.address";
 const DATABASE_FILE: &str = "pointsman.db";
 /// The clones of repositories in the state directory.
 const CLONES: &str = "repositories";
+/// What harnesses print, in the state directory.
+const LOGS: &str = "logs";
 
 /// How long those who connected before the database was open may take to go.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -46,6 +49,10 @@ pub enum Error {
     StateDirectory(#[source] io::Error),
     #[error("open the database")]
     Store(#[from] crate::store::Error),
+    #[error(transparent)]
+    Config(#[from] crate::config::Error),
+    #[error(transparent)]
+    Logs(#[from] crate::logs::Error),
     #[error(transparent)]
     Server(#[from] server::Error),
     #[error("the server ended while the database was being opened")]
@@ -137,6 +144,12 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Error> {
     Ok(Arc::new(store))
 }
 
+fn open_logs(config: &Config) -> Result<LogStore, Error> {
+    let directory = config.logs.directory()?;
+    let directory = directory.unwrap_or_else(|| config.state_dir.join(LOGS));
+    Ok(LogStore::in_directory(&directory, config.logs.max_bytes)?)
+}
+
 fn assemble(
     config: &Config,
     store: Arc<dyn Store>,
@@ -157,6 +170,7 @@ fn assemble(
     let ports = Ports {
         store: Arc::clone(&store),
         forge,
+        logs: Arc::new(Logs::new(open_logs(config)?)),
         clock,
         stopwatch: Arc::clone(&stopwatch),
         chance: Arc::clone(&chance),

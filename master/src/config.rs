@@ -26,6 +26,13 @@ const PREFIX: &str = "POINTSMAN_MASTER";
 /// Names the default of `ci_flake_retries` by itself, as the state machine's documentation does.
 const FLAKE_RETRIES: &str = "POINTSMAN_CI_FLAKE_RETRIES";
 
+/// How the URL of a directory begins.
+const FILE_URL: &str = "file://";
+
+/// Bounds of what a log keeps: enough to see why something failed, and little enough to be read through.
+const LEAST_LOG_BYTES: u64 = 64 * 1024;
+const MOST_LOG_BYTES: u64 = 16 * 1024 * 1024 * 1024;
+
 /// Time that a worker may take to find a master again within a lease.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -89,6 +96,63 @@ pub struct Config {
     /// Longest that calls in flight are waited for at the end: 0 s to 10 min.
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub shutdown_grace: Duration,
+    /// What harnesses print.
+    pub logs: LogsConfig,
+}
+
+/// Where logs are kept, and how much of them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogsConfig {
+    /// `file://` and the absolute path of a directory. Empty: `logs` in the state directory.
+    pub url: String,
+    /// Bytes that one log keeps, of one lease: 64 KiB to 16 GiB. What a harness prints beyond is dropped.
+    pub max_bytes: u64,
+}
+
+impl Default for LogsConfig {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            max_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+impl LogsConfig {
+    /// The directory that `url` names; `None` where it is empty.
+    pub(crate) fn directory(&self) -> Result<Option<PathBuf>, Error> {
+        if self.url.is_empty() {
+            return Ok(None);
+        }
+        let path = self.url.strip_prefix(FILE_URL).filter(|path| {
+            // Taken as it is: an escape would be taken for a part of a name.
+            path.starts_with('/') && !path.contains(['%', '?', '#', '\0'])
+        });
+        match path {
+            Some(path) => Ok(Some(PathBuf::from(path))),
+            None => Err(Error::Value {
+                key: "logs.url",
+                value: self.url.clone(),
+                expected:
+                    "file:// and the absolute path of a directory, without escapes (no other \
+                           storage is built in)"
+                        .to_owned(),
+            }),
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.directory()?;
+        if (LEAST_LOG_BYTES..=MOST_LOG_BYTES).contains(&self.max_bytes) {
+            return Ok(());
+        }
+        Err(Error::Value {
+            key: "logs.max_bytes",
+            value: self.max_bytes.to_string(),
+            expected: format!("{LEAST_LOG_BYTES} to {MOST_LOG_BYTES}"),
+        })
+    }
 }
 
 impl Default for Config {
@@ -106,6 +170,7 @@ impl Default for Config {
             reconciler_interval: Duration::from_secs(300),
             due_interval: Duration::from_secs(1),
             shutdown_grace: Duration::from_secs(10),
+            logs: LogsConfig::default(),
         }
     }
 }
@@ -159,6 +224,7 @@ impl Config {
             });
         }
         self.filter()?;
+        self.logs.check()?;
         if self.least_ttl_seconds() > SHORTEST_TTL_SECONDS {
             return Err(Error::Value {
                 key: "beat_interval and flush_interval",
@@ -303,10 +369,38 @@ mod tests {
             &["listen is 0.0.0.0:7433", "loopback"],
         );
         refused("log = \"a=b=c\"", &["log is a=b=c"]);
+        refused("[logs]\nurll = \"\"", &["urll"]);
+        for url in [
+            "s3://bucket/logs",
+            "file://host/logs",
+            "logs",
+            "file:///a%20b",
+        ] {
+            let parts = [&format!("logs.url is {url}"), "file://"];
+            refused(&format!("[logs]\nurl = \"{url}\""), &parts);
+        }
+        for bytes in [LEAST_LOG_BYTES - 1, MOST_LOG_BYTES + 1] {
+            let parts = [
+                &format!("logs.max_bytes is {bytes}"),
+                "65536 to 17179869184",
+            ];
+            refused(&format!("[logs]\nmax_bytes = {bytes}"), &parts);
+        }
         refused(
             "beat_interval = \"60s\"",
             &["beat_interval", "at most 180 s"],
         );
+    }
+
+    #[test]
+    fn logs_go_to_a_directory_up_to_their_bounds() {
+        let file = format!("[logs]\nurl = \"file:///var/logs\"\nmax_bytes = {MOST_LOG_BYTES}");
+        let variables = [("POINTSMAN_MASTER__LOGS__MAX_BYTES", "65536")];
+        let config = load(&file, &variables, Args::default()).unwrap().logs;
+        assert_eq!(config.max_bytes, LEAST_LOG_BYTES);
+        let directory = config.directory().unwrap();
+        assert_eq!(directory, Some(PathBuf::from("/var/logs")));
+        assert_eq!(LogsConfig::default().directory().unwrap(), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod domain;
 pub mod forge;
 pub mod grpc;
 pub mod lifecycle;
+pub mod logs;
 mod retry;
 pub mod service;
 pub mod store;

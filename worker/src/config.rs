@@ -42,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) ci_limits: Limits,
     /// What checks get of the agent's environment.
     pub(crate) ci_variables: Vec<Variable>,
+    /// Bytes of a harness's output that are kept and uploaded.
+    pub(crate) log_max_bytes: u64,
     /// Where programs are looked for: the agent's own PATH.
     pub(crate) path: String,
     pub(crate) telemetry: telemetry::Config,

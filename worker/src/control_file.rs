@@ -4,7 +4,7 @@
 //! could be as long as the disk is large.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, Read as _},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
@@ -17,8 +17,16 @@ pub(crate) const MAX: u64 = 64 * 1024;
 
 /// Opens a regular file for reading, and nothing else.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let file = File::options()
-        .read(true)
+    regular(File::options().read(true), path)
+}
+
+/// As [`open`], to change what is in it.
+pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
+    regular(File::options().write(true), path)
+}
+
+fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options
         .custom_flags(open_flags::WITHOUT_SURPRISE)
         .open(path)?;
     if file.metadata()?.is_file() {

@@ -8,6 +8,7 @@ mod convert;
 mod fields;
 mod fleet;
 mod fleet_convert;
+mod logs;
 mod repository;
 pub mod server;
 mod settled;

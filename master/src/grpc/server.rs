@@ -88,6 +88,7 @@ impl Apis {
                     tasks.clone(),
                     stop.clone(),
                 ),
+                stop,
             },
             fleet: FleetApi {
                 service,

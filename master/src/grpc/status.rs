@@ -9,7 +9,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use crate::{
     dispatch::{claims::WaitError, watches::WatchError},
     domain::decision::Refusal,
-    forge,
+    forge, logs,
     service::Error,
     store,
 };
@@ -42,6 +42,12 @@ pub(super) fn status(error: &Error) -> Status {
         Error::Refused(refusal) => refused(refusal, message),
         Error::Store(error) => store_status(error),
         Error::Forge(error) => forge_status(error),
+        Error::Logs(error) => logs_status(error),
+        Error::TooMany { .. } => Status::with_error_details(
+            Code::ResourceExhausted,
+            message,
+            ErrorDetails::with_retry_info(Some(RETRY_AFTER)),
+        ),
     }
 }
 
@@ -139,6 +145,28 @@ fn forge_status(error: &forge::Error) -> Status {
     }
 }
 
+fn logs_status(error: &logs::Error) -> Status {
+    match error {
+        logs::Error::Unavailable { .. } => {
+            logged(error);
+            unavailable("the log storage is not available; the master's log says why")
+        }
+        logs::Error::Gap { kept, .. } => with_reason(
+            Code::FailedPrecondition,
+            error.to_string(),
+            "LOG_GAP",
+            [("acknowledged_offset", kept.to_string())],
+        ),
+        logs::Error::Ended { .. } => {
+            with_reason(Code::FailedPrecondition, error.to_string(), "LOG_ENDED", [])
+        }
+        logs::Error::Open(_) => {
+            logged(error);
+            Status::internal("the log storage can't be used; the master's log says why")
+        }
+    }
+}
+
 fn unavailable(message: &str) -> Status {
     Status::with_error_details(
         Code::Unavailable,
@@ -157,6 +185,11 @@ pub(super) fn watch_status(error: &WatchError) -> Status {
         WatchError::Draining => unavailable(&error.to_string()),
         WatchError::Service(error) => status(error),
     }
+}
+
+/// For streams that the master ends.
+pub(super) fn shutting_down() -> Status {
+    unavailable("the master shuts down: ask again")
 }
 
 pub(super) fn wait_status(error: &WaitError) -> Status {

@@ -5,15 +5,17 @@ use std::{sync::Arc, time::Duration};
 use pointsman_proto::v1::{
     CompleteRequest, CompleteResponse, Directive, HeartbeatsRequest, HeartbeatsResponse,
     LeaseRequest, LeaseResponse, RegisterRequest, RegisterResponse, ReleaseRequest,
-    ReleaseResponse, directive::Action, worker_service_server::WorkerService,
+    ReleaseResponse, UploadLogRequest, UploadLogResponse, directive::Action,
+    worker_service_server::WorkerService,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinError};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     fields::{FieldError, MAX_REASON, id, optional, within},
+    logs,
     status::{status, wait_status},
     worker_convert::{beats, completion, directives, domain_key, lease, registration},
 };
@@ -139,6 +141,17 @@ impl WorkerService for WorkerApi {
             .await?;
         Ok(Response::new(ReleaseResponse {}))
     }
+
+    async fn upload_log(
+        &self,
+        request: Request<Streaming<UploadLogRequest>>,
+    ) -> Result<Response<UploadLogResponse>, Status> {
+        // A put that nobody waits for would go on beside the next one, and could undo it.
+        let (service, stop) = (self.service.clone(), self.stop.clone());
+        let receiving = logs::receive(service, request.into_inner(), stop);
+        let uploaded = ended(self.tasks.spawn(receiving).await)??;
+        Ok(Response::new(uploaded))
+    }
 }
 
 impl WorkerApi {
@@ -147,14 +160,16 @@ impl WorkerApi {
         &self,
         work: impl Future<Output = Result<T, crate::service::Error>> + Send + 'static,
     ) -> Result<T, Status> {
-        match self.tasks.spawn(work).await {
-            Ok(result) => result.map_err(|error| status(&error)),
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a call died");
-                Err(Status::internal("the call died; the master's log says why"))
-            }
-        }
+        ended(self.tasks.spawn(work).await)?.map_err(|error| status(&error))
     }
+}
+
+/// What came of a task.
+fn ended<T>(result: Result<T, JoinError>) -> Result<T, Status> {
+    result.map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "a call died");
+        Status::internal("the call died; the master's log says why")
+    })
 }
 
 /// One stream of beats and its answers, for as long as it lives.

@@ -5,9 +5,11 @@ use pointsman_proto::v1::{
     DescribeStateMachineResponse, GetWorkflowRequest, GetWorkflowResponse, ListAttemptsRequest,
     ListAttemptsResponse, ListEventsRequest, ListEventsResponse, ListWorkflowsRequest,
     ListWorkflowsResponse, SetCiFlakeRetriesRequest, SetCiFlakeRetriesResponse, SetPriorityRequest,
-    SetPriorityResponse, StateDescription, TransitionDescription, UnstickWorkflowRequest,
-    UnstickWorkflowResponse, WatchWorkflowsRequest, workflow_service_server::WorkflowService,
+    SetPriorityResponse, StateDescription, TailLogRequest, TransitionDescription,
+    UnstickWorkflowRequest, UnstickWorkflowResponse, WatchWorkflowsRequest,
+    workflow_service_server::WorkflowService,
 };
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -16,6 +18,7 @@ use super::{
         DEFAULT_PAGE, FieldError, MAX_LIST, MAX_PAGE, MAX_REASON, id, list, optional_id, page_size,
         repository_name, required,
     },
+    logs,
     status::{status, watch_status},
     watching,
 };
@@ -38,6 +41,8 @@ const DEFAULT_EVENTS: u32 = 200;
 /// Serves operators' calls about workflows.
 pub(super) struct WorkflowApi {
     pub(super) service: Service,
+    /// Ends streams.
+    pub(super) stop: CancellationToken,
     pub(super) watches: Watches,
 }
 
@@ -252,6 +257,20 @@ impl WorkflowService for WorkflowApi {
         Ok(Response::new(ListEventsResponse {
             events: events.iter().map(convert::event).collect(),
         }))
+    }
+
+    type TailLogStream = logs::Parts;
+
+    async fn tail_log(
+        &self,
+        request: Request<TailLogRequest>,
+    ) -> Result<Response<logs::Parts>, Status> {
+        let tail = logs::tail(&request.into_inner())?;
+        let follower = self
+            .service
+            .tail_log(tail)
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(logs::parts(follower, self.stop.clone())))
     }
 
     async fn describe_state_machine(

@@ -14,6 +14,7 @@ mod effects;
 mod fleet;
 mod items;
 mod leasing;
+mod logs;
 mod observe;
 mod reading;
 mod reaping;
@@ -33,6 +34,7 @@ pub use complete::{Completed, Completion};
 pub use fleet::{Declaration, OnDrain, WorkerView};
 pub use items::{LabelChange, NewIssue, SubmittedIssue};
 pub use leasing::{Claim, Grant};
+pub use logs::{Follower, From as TailFrom, LogEnd, LogPart, Tail, Upload, Uploaded};
 pub use observe::Observed;
 pub use reading::WorkflowView;
 pub use reaping::Observations;
@@ -49,6 +51,7 @@ use crate::{
         policy::Policy,
     },
     forge::{self, Forge},
+    logs::{self as log_store, Logs},
     store::{self, Mark, Store, model::Repository},
 };
 
@@ -107,6 +110,11 @@ pub enum Error {
     Store(#[from] store::Error),
     #[error(transparent)]
     Forge(#[from] forge::Error),
+    #[error(transparent)]
+    Logs(#[from] log_store::Error),
+    /// There are as many already as are allowed.
+    #[error("there are {most} {what} already, which is the bound: try again later")]
+    TooMany { what: &'static str, most: usize },
 }
 
 impl Error {
@@ -136,6 +144,7 @@ impl Error {
 pub struct Ports {
     pub store: Arc<dyn Store>,
     pub forge: Arc<dyn Forge>,
+    pub logs: Arc<Logs>,
     pub clock: Arc<dyn Clock>,
     pub stopwatch: Arc<dyn Stopwatch>,
     pub chance: Arc<dyn Chance>,

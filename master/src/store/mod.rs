@@ -288,6 +288,8 @@ pub trait Store: Send + Sync {
     ) -> Result<(), Error>;
 
     async fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error>;
+    /// The live lease of an attempt.
+    async fn lease(&self, attempt: AttemptId) -> Result<Option<LeaseRow>, Error>;
     async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error>;
     /// By id, those after `after`.
     async fn workers(

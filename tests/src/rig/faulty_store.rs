@@ -303,6 +303,10 @@ impl Store for FaultyStore {
         self.inner.attempt(id).await
     }
 
+    async fn lease(&self, attempt: AttemptId) -> Result<Option<LeaseRow>, Error> {
+        self.inner.lease(attempt).await
+    }
+
     async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
         self.inner.worker(id).await
     }

@@ -27,6 +27,7 @@ use pointsman_master::{
         transitions::State,
     },
     forge::builtin::BuiltinForge,
+    logs::{LogStore, Logs},
     service::{NewIssue, NewRepository, Ports, Service, Settings, WorkflowView, wake::Wake},
     store::{
         Store,
@@ -50,6 +51,8 @@ pub const REPOSITORY: &str = "demo";
 pub const LABEL: &str = "agent";
 /// Its base branch.
 pub const BASE: &str = "main";
+/// Bytes that a log keeps.
+pub const LOG_LIMIT: u64 = 1024 * 1024;
 /// Who acts where a person does.
 pub const PERSON: &str = "operator:test";
 
@@ -348,6 +351,10 @@ impl Master {
                 Arc::new(forge),
                 Arc::clone(parts.forge_faults),
                 Arc::clone(&checks),
+            )),
+            logs: Arc::new(Logs::new(
+                LogStore::in_directory(&directory.join("logs"), LOG_LIMIT)
+                    .expect("the logs' directory is made"),
             )),
             clock: parts.clock.clone(),
             stopwatch: parts.stopwatch.clone(),

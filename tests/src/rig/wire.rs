@@ -23,6 +23,7 @@ pub struct Wire {
     pub health: Health,
     /// Ends streams and waiting calls.
     pub stop: CancellationToken,
+    endpoint: Endpoint,
     _tasks: JoinSet<()>,
 }
 
@@ -62,18 +63,23 @@ impl Wire {
         tasks.spawn(async move { for_claims.run().await });
         let until = stop.clone();
         tasks.spawn(async move { beats.run(until).await });
-        let channel = Endpoint::from_shared(format!("http://{address}"))
-            .expect("it is an address")
-            .connect()
-            .await
-            .expect("the server answers");
+        let endpoint =
+            Endpoint::from_shared(format!("http://{address}")).expect("it is an address");
+        let channel = endpoint.connect().await.expect("the server answers");
         Self {
             channel,
+            endpoint,
             claims,
             health,
             stop,
             _tasks: tasks,
         }
+    }
+
+    /// One more connection, as somebody else has one.
+    pub async fn connect(&self) -> Channel {
+        let channel = self.endpoint.connect().await;
+        channel.expect("the server answers")
     }
 }
 

@@ -51,6 +51,8 @@ pub enum Step {
     /// From here on SIGTERM does nothing.
     IgnoreTerm,
     Print(String),
+    /// Prints so many bytes, in lines.
+    Flood(u64),
     /// Does nothing for ever.
     Hang,
     /// Says something every now and then, for ever.
@@ -325,6 +327,7 @@ async fn take(
             drop(signal(SignalKind::terminate())?);
         }
         Step::Print(text) => say(text)?,
+        Step::Flood(bytes) => flood(*bytes)?,
         Step::Hang => std::future::pending().await,
         Step::Chatter => loop {
             say("still here")?;
@@ -347,4 +350,16 @@ async fn commit(path: &str, contract: &Contract, git: &Git) -> anyhow::Result<()
 
 fn say(text: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{text}")
+}
+
+fn flood(bytes: u64) -> io::Result<()> {
+    let line = format!("{}\n", "flood ".repeat(20));
+    let mut left = bytes;
+    let mut stdout = io::BufWriter::new(io::stdout().lock());
+    while left > 0 {
+        let n = left.min(line.len() as u64);
+        stdout.write_all(&line.as_bytes()[..usize::try_from(n).unwrap_or(line.len())])?;
+        left -= n;
+    }
+    stdout.flush()
 }

@@ -75,6 +75,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         ci_limits: config.ci_limits,
         ci_variables: config.ci_variables,
         path: config.path,
+        log_max_bytes: config.log_max_bytes,
     };
     tracing::info!(
         worker.id = %caller.worker_id,

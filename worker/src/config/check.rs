@@ -24,6 +24,8 @@ use crate::{
 /// What Register takes.
 const CAPACITY: RangeInclusive<u32> = 1..=1000;
 const TIER: RangeInclusive<u32> = 1..=1000;
+/// As a master has it: enough to see why something failed, and little enough to be read through.
+const LOG_MAX_BYTES: RangeInclusive<u64> = 64 * 1024..=16 * 1024 * 1024 * 1024;
 const NAME_MAX: usize = 200;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -65,6 +67,7 @@ pub(super) fn check(raw: Raw, environment: &Environment) -> Result<Config, Error
             grace: term_grace,
         },
         ci_variables: variables("ci_env", &raw.ci_env, environment)?,
+        log_max_bytes: log_max_bytes(raw.log_max_bytes)?,
         path: environment.get("PATH").unwrap_or(DEFAULT_PATH).to_owned(),
         telemetry: telemetry::Config {
             filter: filter(environment.get("POINTSMAN_LOG").unwrap_or(&raw.log))?,
@@ -178,6 +181,18 @@ fn capacity(capacity: u32) -> Result<u32, Error> {
         Err(invalid(
             "capacity",
             &format!("takes {low} to {high}, not {capacity}"),
+        ))
+    }
+}
+
+fn log_max_bytes(bytes: u64) -> Result<u64, Error> {
+    if LOG_MAX_BYTES.contains(&bytes) {
+        Ok(bytes)
+    } else {
+        let (low, high) = (LOG_MAX_BYTES.start(), LOG_MAX_BYTES.end());
+        Err(invalid(
+            "log_max_bytes",
+            &format!("takes {low} to {high}, not {bytes}"),
         ))
     }
 }

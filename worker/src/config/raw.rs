@@ -34,6 +34,8 @@ pub(super) struct Raw {
     pub(super) ci_timeout: String,
     #[serde(default)]
     pub(super) ci_env: Vec<String>,
+    #[serde(default = "log_max_bytes")]
+    pub(super) log_max_bytes: u64,
     #[serde(default = "log")]
     pub(super) log: String,
     #[serde(default = "log_format")]
@@ -96,6 +98,11 @@ fn idle_timeout() -> String {
 /// Whoever has written its result only has to say goodbye. Some check their work once more.
 fn exit_grace() -> String {
     "10m".to_owned()
+}
+
+/// As much as a master keeps.
+const fn log_max_bytes() -> u64 {
+    64 * 1024 * 1024
 }
 
 fn log() -> String {

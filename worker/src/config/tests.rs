@@ -112,6 +112,14 @@ fn a_refusal_names_the_key_and_what_it_takes() {
     let cases = [
         (top("capacity = 0"), ["capacity", "1 to 1000"]),
         (top("capacity = 1001"), ["capacity", "1 to 1000"]),
+        (
+            top("log_max_bytes = 65535"),
+            ["log_max_bytes", "65536 to 17179869184"],
+        ),
+        (
+            top("log_max_bytes = 17179869185"),
+            ["log_max_bytes", "65536 to 17179869184"],
+        ),
         (top("name = \"\""), ["name", "1 to 200"]),
         (top("roles = []"), ["roles", "at least one"]),
         (top("roles = [\"cook\"]"), ["roles", "implementer"]),
@@ -196,6 +204,8 @@ fn bounds_themselves_are_taken() {
     for line in [
         "capacity = 1",
         "capacity = 1000",
+        "log_max_bytes = 65536",
+        "log_max_bytes = 17179869184",
         "term_grace = \"300s\"",
         "ci_timeout = \"24h\"",
     ] {

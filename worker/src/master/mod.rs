@@ -5,11 +5,15 @@
 //! master says nothing about any lease.
 
 mod convert;
+mod logs;
 
 use std::{fmt, future::Future, sync::Mutex, time::Duration};
 
 use pointsman_proto::v1::{self, worker_service_client::WorkerServiceClient as WorkerClient};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::timeout,
+};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Code, Status, Streaming,
@@ -22,6 +26,8 @@ use crate::{
     assignment::{Assignment, LeaseKey},
     lease::BootTime,
 };
+
+pub(crate) use logs::CHUNK_MAX;
 
 pub(crate) use convert::{
     Beat, Directive, Drain, FailureClass, Introduction, Outcome, Phase, Status as SessionStatus,
@@ -146,12 +152,16 @@ pub(crate) struct Masters {
     caller: Caller,
     addresses: Vec<Address>,
     current: Mutex<Current>,
+    /// Batches of logs that are read and sent at once.
+    log_turns: Semaphore,
 }
 
 struct Current {
     /// Grows with each move, so that many calls that fail together move once.
     generation: usize,
     client: WorkerClient<Channel>,
+    /// Of its own: what stands in a connection's queue must not stand before beats.
+    logs: WorkerClient<Channel>,
 }
 
 /// An open stream of beats.
@@ -172,14 +182,12 @@ pub(crate) struct Answer {
 impl Masters {
     /// Nothing is connected before the first call. `addresses` is not empty.
     pub(crate) fn new(caller: Caller, addresses: Vec<Address>) -> Self {
-        let current = Current {
-            generation: 0,
-            client: connect(&addresses, 0),
-        };
+        let current = Current::new(&addresses, 0);
         Self {
             caller,
             addresses,
             current: Mutex::new(current),
+            log_turns: Semaphore::new(logs::AT_ONCE),
         }
     }
 
@@ -333,11 +341,7 @@ impl Masters {
     fn move_on(&self, generation: usize) {
         let mut current = self.lock();
         if current.generation == generation {
-            let next = generation.wrapping_add(1);
-            *current = Current {
-                generation: next,
-                client: connect(&self.addresses, next),
-            };
+            *current = Current::new(&self.addresses, generation.wrapping_add(1));
         }
     }
 
@@ -345,6 +349,16 @@ impl Masters {
         self.current
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    fn new(addresses: &[Address], generation: usize) -> Self {
+        Self {
+            generation,
+            client: connect(addresses, generation),
+            logs: connect(addresses, generation),
+        }
     }
 }
 

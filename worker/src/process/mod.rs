@@ -11,6 +11,7 @@
 pub(crate) mod child;
 pub(crate) mod clock;
 pub(crate) mod cookie;
+pub(crate) mod disk;
 pub(crate) mod host;
 pub(crate) mod identity;
 pub(crate) mod kill;

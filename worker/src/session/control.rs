@@ -103,6 +103,15 @@ impl Orders {
         }
     }
 
+    /// Completes when the master wants nothing more of the session; never where the agent is gone.
+    pub(super) async fn unwanted(&mut self) {
+        let is_unwanted =
+            |stop: &Option<Stop>| matches!(stop, Some(Stop::Cancelled | Stop::LeaseLost));
+        if self.stop.wait_for(is_unwanted).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Completes when the worker drains; never where the agent is gone.
     pub(super) async fn drained(&mut self) {
         if self.drains.wait_for(|drains| *drains).await.is_err() {

@@ -10,6 +10,7 @@ mod judge;
 mod log;
 mod run;
 mod start;
+mod upload;
 
 use std::{
     sync::Arc,
@@ -36,6 +37,7 @@ use control::Orders;
 use judge::Judgement;
 use run::{Ended, Run};
 use start::Start;
+use upload::Upload;
 
 /// How long a session whose lease is short waits for the acknowledgement of a beat. The agent takes a
 /// stream for dead earlier, and this holds a slot.
@@ -56,6 +58,8 @@ pub(crate) struct Context {
     pub(crate) ci_variables: Vec<Variable>,
     /// PATH of harnesses.
     pub(crate) path: String,
+    /// Bytes of a harness's output that are kept and uploaded.
+    pub(crate) log_max_bytes: u64,
 }
 
 /// How a session's work ended.
@@ -108,6 +112,8 @@ pub(crate) struct Session {
     orders: Orders,
     /// How long the harness ran, once it has.
     harness_duration: Option<Duration>,
+    /// The log, on its way to the master from the start of the shim on.
+    upload: Option<Upload>,
     /// Set when processes could not be confirmed dead: nothing is removed then.
     unconfirmed: bool,
 }
@@ -127,6 +133,7 @@ pub(crate) fn session(
         assignment,
         orders,
         harness_duration: None,
+        upload: None,
         unconfirmed: false,
     };
     (session, control)
@@ -148,6 +155,10 @@ impl Session {
         let end = self.work().await;
         tracing::info!(end = end.kind(), class = ?end.class(), "session ends");
         tracing::debug!(?end, "session ends so");
+        // Before the outcome: with that the lease is over.
+        if let Some(upload) = self.upload.take() {
+            upload.finish(&mut self.orders).await;
+        }
         complete::report(
             &self.context.masters,
             &self.assignment.key,
@@ -235,6 +246,12 @@ impl Session {
             self.unconfirmed = matches!(error, start::Error::Identify(_));
             failed("start the shim", &error)
         })?;
+        self.upload = Some(Upload::start(
+            Arc::clone(&self.context.masters),
+            self.assignment.key.clone(),
+            self.directory.log(),
+            self.context.log_max_bytes,
+        ));
         let key = &self.assignment.key;
         let ended = Run::new(shim, key, &self.directory, limits, &self.orders)
             .until_ended()

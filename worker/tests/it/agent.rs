@@ -228,6 +228,7 @@ pub(crate) fn seconds(seconds: u64) -> Option<prost_types::Duration> {
 mod departures;
 mod drains;
 mod endings;
+mod logs;
 
 const RUNS_ON: &str = "echo $$ > \"$WORLD/pid\"; while :; do echo; sleep 0.05; done";
 

@@ -10,7 +10,9 @@ use std::{
 use pointsman_proto::v1::{
     self, CompleteRequest, CompleteResponse, HeartbeatsRequest, HeartbeatsResponse, LeaseRequest,
     LeaseResponse, RegisterRequest, RegisterResponse, ReleaseRequest, ReleaseResponse,
+    UploadLogRequest, UploadLogResponse,
     directive::Action,
+    upload_log_request::Part,
     worker_service_server::{WorkerService, WorkerServiceServer},
 };
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
@@ -45,6 +47,25 @@ pub(crate) struct State {
     pub(crate) is_mute: bool,
     /// Leases are granted, but no answer to a first asking leaves while this is set.
     pub(crate) holds_answers: bool,
+    /// What came of the logs, by attempt.
+    pub(crate) logs: BTreeMap<String, Log>,
+    /// Errors for the next batches of logs.
+    pub(crate) log_errors: VecDeque<Status>,
+    /// No batch of a log is answered while this is set.
+    pub(crate) holds_logs: bool,
+    /// Once a log is as long, all of it but a byte is lost, once.
+    pub(crate) loses_log_at: Option<usize>,
+    /// A log that is as long is full.
+    pub(crate) log_limit: Option<usize>,
+}
+
+/// A log as it came.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) total_bytes: Option<u64>,
+    /// How often something came that was there already.
+    pub(crate) n_repeats: u32,
 }
 
 #[derive(Clone, Default)]
@@ -218,6 +239,57 @@ impl WorkerService for Shared {
         error(&mut state.complete_errors)?;
         state.completes.push(request.into_inner());
         Ok(Response::new(CompleteResponse::default()))
+    }
+
+    async fn upload_log(
+        &self,
+        request: Request<Streaming<UploadLogRequest>>,
+    ) -> Result<Response<UploadLogResponse>, Status> {
+        let mut parts = request.into_inner();
+        let mut attempt = String::new();
+        while let Some(message) = parts.message().await? {
+            while self.lock().holds_logs {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let mut state = self.lock();
+            if let Some(Part::Start(start)) = &message.part {
+                attempt = start.lease.as_ref().unwrap().attempt_id.clone();
+                error(&mut state.log_errors)?;
+            }
+            let limit = state.log_limit.unwrap_or(usize::MAX);
+            let log = state.logs.entry(attempt.clone()).or_default();
+            match message.part {
+                Some(Part::Chunk(chunk)) => {
+                    let offset = usize::try_from(chunk.offset).unwrap();
+                    if offset > log.bytes.len() {
+                        return Err(Status::failed_precondition("a gap"));
+                    }
+                    log.n_repeats += u32::from(offset < log.bytes.len());
+                    let known = (log.bytes.len() - offset).min(chunk.data.len());
+                    log.bytes.extend_from_slice(&chunk.data[known..]);
+                    log.bytes.truncate(limit);
+                }
+                Some(Part::End(end)) => log.total_bytes = Some(end.total_bytes),
+                Some(Part::Start(_)) | None => {}
+            }
+            let length = log.bytes.len();
+            if state.loses_log_at.is_some_and(|at| length >= at) {
+                state.loses_log_at = None;
+                state
+                    .logs
+                    .entry(attempt.clone())
+                    .or_default()
+                    .bytes
+                    .truncate(1);
+            }
+        }
+        let mut state = self.lock();
+        let limit = state.log_limit.unwrap_or(usize::MAX);
+        let length = state.logs.entry(attempt).or_default().bytes.len();
+        Ok(Response::new(UploadLogResponse {
+            acknowledged_offset: length as u64,
+            is_full: length >= limit,
+        }))
     }
 
     async fn release(

@@ -15,8 +15,8 @@ use crate::{
         Error, Mark, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, AttemptRow, BeatWrite, ChangePoint, Changes, CheckRun,
-            EventRow, ForgeItem, HeldLease, OpenEffectRow, ProgressRow, Repository, SessionRow,
-            StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
+            EventRow, ForgeItem, HeldLease, LeaseRow, OpenEffectRow, ProgressRow, Repository,
+            SessionRow, StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
 };
@@ -226,6 +226,10 @@ impl Store for SqliteStore {
 
     async fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error> {
         attempts::by_id(&mut *self.reader().await?, id).await
+    }
+
+    async fn lease(&self, attempt: AttemptId) -> Result<Option<LeaseRow>, Error> {
+        leases::by_attempt(&mut *self.reader().await?, attempt).await
     }
 
     async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
