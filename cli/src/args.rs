@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::{
-    attempt,
+    attempt, change,
     client::{Client, DEFAULT_ADDRESS},
     demo,
     error::Error,
@@ -94,7 +94,7 @@ enum Command {
     /// End an attempt; a new one takes its place
     Cancel(attempt::Cancel),
     /// Set which of the workflows that wait is leased first
-    Priority(workflow::Priority),
+    Priority(change::Priority),
     /// Print what a harness printed, live or afterwards
     Logs(logs::Logs),
     /// List who runs what now
@@ -109,10 +109,18 @@ enum Command {
     DeclareDead(worker::DeclareDead),
     /// Turn the crank of one of the master's duties, or of all, now
     Sweep(fleet::Sweep),
+    /// Let a workflow rest until `resume`
+    Pause(change::Pause),
+    /// Let a workflow that `pause` put to rest go on where it was
+    Resume(change::Resume),
+    /// End a workflow; its issue or pull request stays as it is
+    Abandon(change::Abandon),
     /// Bring a STUCK or PAUSED workflow back to DISCOVERED
-    Unstick(workflow::Unstick),
+    Unstick(change::Unstick),
+    /// Give the issue or pull request of a workflow that has ended another one
+    Resubmit(change::Resubmit),
     /// Set how often a workflow may still have flaky checks run again
-    FlakeRetries(workflow::FlakeRetries),
+    FlakeRetries(change::FlakeRetries),
     /// Print the state machine: states, transitions, bounds
     Machine(machine::Machine),
     /// Print the JSON Schema of a role's verdict, for those who write harnesses
@@ -152,7 +160,11 @@ impl Cli {
             Command::Undrain(command) => block_on(command.run(&target)),
             Command::DeclareDead(command) => block_on(command.run(&target)),
             Command::Sweep(command) => block_on(command.run(&target)),
+            Command::Pause(command) => block_on(command.run(&target)),
+            Command::Resume(command) => block_on(command.run(&target)),
+            Command::Abandon(command) => block_on(command.run(&target)),
             Command::Unstick(command) => block_on(command.run(&target)),
+            Command::Resubmit(command) => block_on(command.run(&target)),
             Command::FlakeRetries(command) => block_on(command.run(&target)),
             Command::Machine(command) => block_on(command.run(&target)),
             Command::Schema(command) => command.run(),
@@ -246,7 +258,11 @@ mod tests {
             "drain worker-1 --stop-sessions --reason R",
             "undrain worker-1 --reason R",
             "declare-dead worker-1 --force --reason R",
+            "pause demo#2 --reason R --cancel-running",
+            "resume demo#2 --reason R --expected-version 7",
+            "abandon demo#2 --reason R -o json",
             "unstick demo#2 --reason R",
+            "resubmit demo#2 --reason R",
             "flake-retries demo#2 3 --reason R",
             "machine --repo demo",
             "schema conflict_resolver --kind pull-request",
@@ -286,6 +302,12 @@ mod tests {
         check("drain worker-1", "--reason <REASON>");
         check("undrain worker-1", "--reason <REASON>");
         check("declare-dead --reason R", "<WORKER>");
+        for command in ["pause", "resume", "abandon", "resubmit"] {
+            check(&format!("{command} demo#1"), "--reason <REASON>");
+            check(&format!("{command} --reason R"), "<WORKFLOW>");
+            let version = format!("{command} demo#1 --reason R --expected-version 0");
+            check(&version, "0 is not in 1..");
+        }
         check(
             "submit demo --title T --body B --body-file F",
             "cannot be used with",

@@ -8,6 +8,7 @@
 //! with `scripted_harness` in an agent's place.
 
 mod args;
+mod change;
 mod client;
 mod error;
 mod exit;

@@ -147,6 +147,8 @@ pub(crate) struct Workflow {
     pub(crate) parent_id: Option<String>,
     pub(crate) pull_request_number: Option<u64>,
     pub(crate) priority: i32,
+    pub(crate) predecessor_id: Option<String>,
+    pub(crate) successor_id: Option<String>,
     pub(crate) version: u64,
     pub(crate) created_at: Option<String>,
     pub(crate) updated_at: Option<String>,
@@ -172,6 +174,8 @@ impl From<v1::Workflow> for Workflow {
             parent_id: some(workflow.parent_id),
             pull_request_number: (pull_request != 0).then_some(pull_request),
             priority: workflow.priority,
+            predecessor_id: some(workflow.predecessor_id),
+            successor_id: some(workflow.successor_id),
             version: workflow.version,
             created_at: instant(workflow.created_at),
             updated_at: instant(workflow.updated_at),
@@ -509,7 +513,8 @@ mod tests {
                 "ci_flake_retries_remaining": 0, "merge_rounds": 0, "head_moves": 0,
             },
             "head_ref": "h", "head_sha": null, "merged_commit": null, "parent_id": null,
-            "pull_request_number": null, "priority": 0, "version": 7,
+            "pull_request_number": null, "priority": 0, "predecessor_id": null, "successor_id": null,
+            "version": 7,
             "created_at": "2023-11-14T22:13:20.5Z", "updated_at": null,
         });
         assert_eq!(

@@ -1,9 +1,8 @@
-//! `pointsman workflows`, `workflow`, `unstick` and `flake-retries`: workflows.
+//! `pointsman workflows` and `workflow`: what there is, and why it waits.
 
-use clap::{Args, value_parser};
+use clap::Args;
 use pointsman_proto::v1::{
-    GetWorkflowRequest, GetWorkflowResponse, ListWorkflowsRequest, SetCiFlakeRetriesRequest,
-    SetPriorityRequest, UnstickWorkflowRequest, WorkflowKind, WorkflowState,
+    GetWorkflowRequest, GetWorkflowResponse, ListWorkflowsRequest, WorkflowKind, WorkflowState,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -98,7 +97,7 @@ fn table(workflows: &[Workflow]) -> Table {
     table
 }
 
-/// The id of the workflow that was typed as an id or as REPOSITORY#NUMBER.
+/// The id of the workflow that was typed as an id or as REPOSITORY#NUMBER: the newest one of that item.
 pub(crate) async fn resolve(client: &mut Client, typed: &str) -> Result<String, Error> {
     let Some((repository, number)) = typed.rsplit_once('#') else {
         return Ok(typed.to_owned());
@@ -113,7 +112,8 @@ pub(crate) async fn resolve(client: &mut Client, typed: &str) -> Result<String, 
         ..ListWorkflowsRequest::default()
     };
     let workflows = all(client, request).await?;
-    let found = workflows.into_iter().find(|w| w.number == number);
+    let mut of_item = workflows.into_iter().filter(|w| w.number == number);
+    let found = of_item.next_back();
     found.map(|workflow| workflow.id).ok_or_else(|| {
         Error::NotFound(format!(
             "{typed} has no workflow; `pointsman workflows --repo {repository}` lists those there are"
@@ -237,6 +237,8 @@ impl Shown {
             ),
             ("merged as", workflow.merged_commit.clone()),
             ("issue", workflow.parent_id.clone()),
+            ("follows", workflow.predecessor_id.clone()),
+            ("followed by", workflow.successor_id.clone()),
             ("counters", self.counters()),
         ];
         lines.extend(
@@ -311,136 +313,6 @@ fn attempt_table(attempts: &[Attempt]) -> Table {
 fn words(detail: &Value) -> Option<&str> {
     const KEYS: [&str; 5] = ["message", "reason", "notes", "summary", "plan"];
     KEYS.iter().find_map(|key| detail.get(key)?.as_str())
-}
-
-#[derive(Debug, Serialize)]
-struct Changed {
-    changed: bool,
-    workflow: Workflow,
-}
-
-impl Changed {
-    fn new(changed: bool, workflow: Option<pointsman_proto::v1::Workflow>) -> Self {
-        let workflow = workflow.unwrap_or_default().into();
-        Self { changed, workflow }
-    }
-
-    fn print(&self, format: Format) -> Result<(), Error> {
-        match format {
-            Format::Json => output::json(self),
-            Format::Table => output::line(&self.sentence()),
-        }
-    }
-
-    fn sentence(&self) -> String {
-        let workflow = &self.workflow;
-        let before = if self.changed { "now" } else { "unchanged" };
-        let state = cell(workflow.state.as_ref());
-        let retries = workflow
-            .counters
-            .as_ref()
-            .map(|c| c.ci_flake_retries_remaining);
-        format!(
-            "{}#{} {before}: {state}, tier {}, priority {}, flaky checks may be run again {} times",
-            workflow.repository,
-            workflow.number,
-            workflow.tier,
-            workflow.priority,
-            cell(retries),
-        )
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Unstick {
-    /// The workflow's id, or REPOSITORY#NUMBER
-    workflow: String,
-    /// Why, for the history
-    #[arg(long)]
-    reason: String,
-}
-
-impl Unstick {
-    /// Brings the workflow back to DISCOVERED.
-    pub(crate) async fn run(self, target: &Target) -> Result<(), Error> {
-        let mut client = target.connect().await?;
-        let request = UnstickWorkflowRequest {
-            workflow_id: resolve(&mut client, &self.workflow).await?,
-            reason: self.reason,
-            expected_version: 0,
-        };
-        let answer = client
-            .workflows
-            .unstick_workflow(request)
-            .await?
-            .into_inner();
-        Changed::new(answer.changed, answer.workflow).print(target.output)
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FlakeRetries {
-    /// The workflow's id, or REPOSITORY#NUMBER
-    workflow: String,
-    /// How often from now on
-    #[arg(value_parser = value_parser!(u32).range(0..=10), value_name = "N")]
-    remaining: u32,
-    /// Why, for the history
-    #[arg(long)]
-    reason: String,
-}
-
-impl FlakeRetries {
-    /// Sets the workflow's remaining retries.
-    pub(crate) async fn run(self, target: &Target) -> Result<(), Error> {
-        let mut client = target.connect().await?;
-        let request = SetCiFlakeRetriesRequest {
-            workflow_id: resolve(&mut client, &self.workflow).await?,
-            remaining: self.remaining,
-            reason: self.reason,
-            expected_version: 0,
-        };
-        let answer = client
-            .workflows
-            .set_ci_flake_retries(request)
-            .await?
-            .into_inner();
-        Changed::new(answer.changed, answer.workflow).print(target.output)
-    }
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  pointsman priority demo#2 10 --reason urgent
-  pointsman priority demo#2 -5 --reason idle")]
-pub(crate) struct Priority {
-    /// The workflow's id, or REPOSITORY#NUMBER
-    workflow: String,
-    /// From -100 to 100; higher ones are leased first, and 0 is where all begin
-    #[arg(
-        value_parser = value_parser!(i32).range(-100..=100),
-        allow_negative_numbers = true,
-        value_name = "N"
-    )]
-    priority: i32,
-    /// Why, for the history
-    #[arg(long)]
-    reason: String,
-}
-
-impl Priority {
-    /// Sets the workflow's priority.
-    pub(crate) async fn run(self, target: &Target) -> Result<(), Error> {
-        let mut client = target.connect().await?;
-        let request = SetPriorityRequest {
-            workflow_id: resolve(&mut client, &self.workflow).await?,
-            priority: self.priority,
-            reason: self.reason,
-            expected_version: 0,
-        };
-        let answer = client.workflows.set_priority(request).await?.into_inner();
-        Changed::new(answer.changed, answer.workflow).print(target.output)
-    }
 }
 
 #[cfg(test)]

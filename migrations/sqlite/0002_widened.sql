@@ -60,3 +60,22 @@ CREATE TABLE write_probes (
     id     INTEGER PRIMARY KEY,
     filler BLOB    NOT NULL
 ) STRICT;
+
+-- Which workflow is it: an item whose workflow has ended may get another one.
+-- The workflow of the same item that ended before this one began.
+ALTER TABLE workflows ADD COLUMN predecessor_id TEXT REFERENCES workflows (id);
+-- When the item of a workflow that has ended was seen closed or without the label.
+ALTER TABLE workflows ADD COLUMN upstream_left_at INTEGER;
+CREATE UNIQUE INDEX uq_one_successor ON workflows (predecessor_id) WHERE predecessor_id IS NOT NULL;
+CREATE INDEX ix_workflows_may_leave ON workflows (repository_id, id)
+    WHERE upstream_left_at IS NULL AND state IN ('ABANDONED', 'CREATED_PR');
+-- What was closed while it was under way has left: another workflow may follow where it comes back.
+UPDATE workflows
+SET upstream_left_at = updated_at
+WHERE state = 'ABANDONED'
+  AND EXISTS (
+    SELECT 1
+    FROM controller_events e
+    WHERE e.workflow_id = workflows.id
+      AND e.kind = 'upstream_closed'
+  );

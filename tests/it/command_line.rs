@@ -146,6 +146,26 @@ async fn each_command_says_what_is_wrong_on_one_line() {
         ),
         (&["unstick", &row], USAGE, &["--reason"]),
         (
+            &["pause", "demo#99", "--reason", "x"],
+            NOT_FOUND,
+            &["demo#99"],
+        ),
+        (
+            &["abandon", &row, "--reason", "x", "--expected-version", "99"],
+            REFUSED,
+            &["version", "not at 99"],
+        ),
+        (
+            &["resume", NOBODY, "--reason", "x"],
+            NOT_FOUND,
+            &["workflow"],
+        ),
+        (
+            &["resubmit", &row, "--reason", "x"],
+            REFUSED,
+            &["ANALYZING, and not over"],
+        ),
+        (
             &["unstick", &row, "--reason", "x"],
             REFUSED,
             &["operator_unstick is not legal", "ANALYZING"],

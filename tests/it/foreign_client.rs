@@ -1,6 +1,9 @@
 //! Clients that know nothing of Pointsman but its address.
 
-use std::{path::PathBuf, process::Stdio};
+use std::{
+    path::PathBuf,
+    process::{Output, Stdio},
+};
 
 use pointsman_proto::v1::DescribeStateMachineRequest;
 use pointsman_tests::world::{Setup, World, eventually};
@@ -43,8 +46,22 @@ fn grpcurl() -> PathBuf {
 
 /// What it prints, run as anybody would run it.
 async fn ask(world: &World, before: &[&str], after: &[&str]) -> String {
+    let output = run(world, before, after).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{before:?} {after:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What it says of a call that is refused.
+async fn refused(world: &World, before: &[&str], after: &[&str]) -> String {
+    let output = run(world, before, after).await;
+    assert!(!output.status.success(), "{before:?} {after:?}: {output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+async fn run(world: &World, before: &[&str], after: &[&str]) -> Output {
     let address = world.url().strip_prefix("http://").unwrap();
-    let output = Command::new(grpcurl())
+    Command::new(grpcurl())
         .arg("-plaintext")
         .args(before)
         .arg(address)
@@ -53,10 +70,7 @@ async fn ask(world: &World, before: &[&str], after: &[&str]) -> String {
         .kill_on_drop(true)
         .output()
         .await
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{before:?} {after:?}: {said}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -90,6 +104,13 @@ async fn a_foreign_client_lists_describes_and_calls_the_services_through_reflect
     let machine = ask(&world, &by_repository, &[described]).await;
     let machine: serde_json::Value = serde_json::from_str(&machine).unwrap();
     assert_eq!(machine["maxAttempts"], 52);
+    let merged = workflows["workflows"][1]["id"].as_str().unwrap();
+    let pause = format!(r#"{{"workflow_id":"{merged}","reason":"by another client"}}"#);
+    let method = "pointsman.v1.WorkflowService/PauseWorkflow";
+    let said = refused(&world, &["-d", &pause], &[method]).await;
+    assert!(said.contains("pausing is not possible in MERGED"), "{said}");
+    assert!(said.contains("ILLEGAL_TRANSITION"), "{said}");
+
     for method in [
         "pointsman.v1.RepositoryService/ListRepositories",
         "pointsman.v1.WorkflowService/ListEvents",

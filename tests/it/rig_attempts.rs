@@ -7,11 +7,11 @@ use pointsman_master::{
         policy::Policy,
         transitions::State,
     },
-    service::{Completion, Error, Stop},
+    service::{Completion, Error, Request, Stop},
     store::model::{AttemptFilter, AttemptRow},
 };
 use pointsman_tests::rig::{
-    FakeWorker, PERSON, Rig,
+    FakeWorker, PERSON, Rig, ask,
     faulty_store::Loss,
     worker::{approve, check_result, ready},
 };
@@ -185,8 +185,13 @@ async fn a_higher_priority_is_leased_first_and_is_said_once() {
     let second = rig.submit("second").await;
     let version = rig.row(second).await.version;
     let set = |priority, version| {
-        rig.service()
-            .set_priority(second, priority, version, "urgent", PERSON)
+        rig.service().set_priority(
+            Request {
+                expected_version: version,
+                ..ask(second, "urgent")
+            },
+            priority,
+        )
     };
     assert!(set(5, Some(version)).await.unwrap().is_changed());
     let stale = set(6, Some(version)).await;
@@ -209,11 +214,11 @@ async fn priorities_are_bounded_at_their_edges() {
     let rig = Rig::new().await;
     let id = rig.submit("one").await;
     for edge in [-100, 100] {
-        let set = rig.service().set_priority(id, edge, None, "edge", PERSON);
+        let set = rig.service().set_priority(ask(id, "edge"), edge);
         assert!(set.await.unwrap().is_changed());
     }
     for beyond in [-101, 101, i32::MIN, i32::MAX] {
-        let set = rig.service().set_priority(id, beyond, None, "edge", PERSON);
+        let set = rig.service().set_priority(ask(id, "edge"), beyond);
         let refused = set.await;
         assert!(
             matches!(&refused, Err(Error::Invalid { field, .. }) if field == "priority"),
@@ -227,7 +232,7 @@ async fn a_pull_request_carries_on_the_priority_and_one_that_ended_has_none_to_s
     let rig = Rig::new().await;
     let worker = FakeWorker::registered(&rig, "w").await;
     let issue = rig.issue_in(&worker, State::Implementing).await;
-    let set = rig.service().set_priority(issue, 9, None, "soon", PERSON);
+    let set = rig.service().set_priority(ask(issue, "soon"), 9);
     assert!(set.await.unwrap().is_changed());
     let grant = rig.leased(&worker, issue, Role::Implementer).await;
     worker.change(&rig, &grant).await;
@@ -235,10 +240,7 @@ async fn a_pull_request_carries_on_the_priority_and_one_that_ended_has_none_to_s
     let rows = rig.workflows().await;
     let child = rows.iter().find(|row| row.workflow.parent == Some(issue));
     assert_eq!(child.expect("it has a child").priority, 9);
-    let refused = rig
-        .service()
-        .set_priority(issue, 1, None, "late", PERSON)
-        .await;
+    let refused = rig.service().set_priority(ask(issue, "late"), 1).await;
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
     // And its own attempts wait with it.
     let child = child.unwrap().workflow.id;

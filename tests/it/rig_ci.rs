@@ -13,7 +13,7 @@ use pointsman_master::{
     service::{Change, Error},
     store::model::CheckRun,
 };
-use pointsman_tests::rig::{FakeWorker, PERSON, Rig, worker::check_result};
+use pointsman_tests::rig::{FakeWorker, Rig, ask, worker::check_result};
 
 const HOUR: u64 = 3600;
 const MICRO: Duration = Duration::from_micros(1);
@@ -244,7 +244,7 @@ async fn one_workflow_may_be_given_more_retries() {
     let Waiting { rig, worker, id } = &waiting;
     let set = |remaining| {
         rig.service()
-            .set_ci_flake_retries(*id, remaining, None, "flaky", PERSON)
+            .set_ci_flake_retries(ask(*id, "flaky"), remaining)
     };
     let Ok(Change::Changed(_)) = set(2).await else {
         panic!("it is set");

@@ -9,19 +9,19 @@ use std::{
 use pointsman_master::{
     domain::{
         attempt::{AttemptStatus, InfrastructureClass, Role},
-        decision::LabelState,
+        decision::{LabelState, Running},
         ids::{Fence, WorkflowId},
         policy::Policy,
         transitions::State,
         verdict::Verdict,
-        workflow::{Kind, Workflow},
+        workflow::{Kind, PausedBy, Workflow},
     },
     service::{Completion, Error, Grant},
     store::model::About,
     sweeps::Sweep,
 };
 use pointsman_tests::rig::{
-    BASE, FakeWorker, LABEL, PERSON, REPOSITORY, Rig,
+    BASE, FakeWorker, LABEL, PERSON, REPOSITORY, Rig, ask,
     drive::{conflict, failed, request_changes},
     faulty_store::Loss,
     history::History,
@@ -68,6 +68,16 @@ enum Step {
     ClockJumps,
     LoseCommit(bool),
     Unstick(u8),
+    /// An operator pauses, resumes, abandons or resubmits.
+    Operate {
+        item: u8,
+        how: u8,
+    },
+    /// Somebody closes an item, or opens it again.
+    Open {
+        item: u8,
+        is_open: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -89,6 +99,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::ClockJumps),
         2 => any::<bool>().prop_map(Step::LoseCommit),
         1 => any::<u8>().prop_map(Step::Unstick),
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(item, how)| Step::Operate { item, how }),
+        2 => (any::<u8>(), 0..4_u8)
+            .prop_map(|(item, n)| Step::Open { item, is_open: n > 0 }),
     ]
 }
 
@@ -191,11 +204,45 @@ impl World {
                     .one_of(item, |row| row.state() == State::Stuck)
                     .await
                     .id;
-                let unstuck = self.rig.service().unstick(id, None, "again", PERSON).await;
-                if let Err(error) = unstuck {
-                    let is_refused = matches!(error, Error::Refused(_));
-                    assert!(is_refused || matches!(error, Error::Store(_)), "{error}");
-                }
+                may_refuse(self.rig.service().unstick(ask(id, "again")).await);
+            }
+            Step::Operate { item, how } => self.operate(item, how).await,
+            Step::Open { item, is_open } => {
+                let id = self.one_of(item, |_| true).await.id;
+                self.rig
+                    .change_item(id, |row| {
+                        row.is_open = is_open && row.merged_commit.is_none();
+                    })
+                    .await;
+            }
+        }
+    }
+
+    async fn operate(&self, item: u8, how: u8) {
+        let service = self.rig.service();
+        let paused = |row: &Workflow| row.state() == State::Paused;
+        let over = |row: &Workflow| matches!(row.state(), State::Abandoned | State::CreatedPr);
+        match how {
+            0..70 => {
+                let id = self.one_of(item, |row| !row.state().is_terminal()).await.id;
+                let running = if how < 30 {
+                    Running::Cancelled
+                } else {
+                    Running::Left
+                };
+                may_refuse(service.pause(ask(id, "by chance"), running).await);
+            }
+            70..170 => {
+                let id = self.one_of(item, paused).await.id;
+                may_refuse(service.resume(ask(id, "by chance")).await);
+            }
+            170..190 => {
+                let id = self.one_of(item, |_| true).await.id;
+                may_refuse(service.abandon(ask(id, "by chance")).await);
+            }
+            190.. => {
+                let id = self.one_of(item, over).await.id;
+                may_refuse(service.resubmit(ask(id, "by chance")).await);
             }
         }
     }
@@ -356,26 +403,32 @@ impl World {
         }
     }
 
+    /// All that rests goes on, or is over because its item is closed.
+    async fn wake_all(&self) {
+        for row in self.rig.workflows().await {
+            let id = row.workflow.id;
+            let by = row.workflow.progress().pause.map(|pause| pause.by);
+            match by {
+                Some(PausedBy::Label) => self.rig.label(id, LabelState::Present).await,
+                Some(PausedBy::Operator) => {
+                    self.rig.set_labelled(id, LabelState::Present).await;
+                    may_refuse(self.rig.service().resume(ask(id, "the end")).await);
+                }
+                None => {}
+            }
+        }
+    }
+
     /// The label is back, the worker is new, nothing fails any more: it ends by itself.
     async fn end(&mut self) {
         self.rig.crash();
         self.worker = self.worker.restarted(&self.rig);
         while self.worker.register(&self.rig, &[]).await.is_err() {}
-        for row in self.rig.workflows().await {
-            if row.workflow.state() == State::Paused {
-                self.rig.label(row.workflow.id, LabelState::Present).await;
-            }
-        }
         let mut errand = Errand::new(&self.rig);
         for _ in 0..400 {
+            self.wake_all().await;
             errand.step(&self.rig).await;
             let rows = self.rig.workflows().await;
-            for row in rows
-                .iter()
-                .filter(|row| row.workflow.state() == State::Paused)
-            {
-                self.rig.label(row.workflow.id, LabelState::Present).await;
-            }
             if rows.iter().all(|row| row.workflow.state().is_terminal()) {
                 break;
             }
@@ -399,6 +452,14 @@ fn allowed(error: &Error) {
         Error::Store(_) | Error::LeaseLost { .. } | Error::UnknownInstance { .. } | Error::Forge(_)
     );
     assert!(is_expected, "{error}");
+}
+
+/// What an operator must expect beside that.
+fn may_refuse<T>(answer: Result<T, Error>) {
+    match answer {
+        Ok(_) | Err(Error::Refused(_) | Error::VersionMismatch { .. }) => {}
+        Err(error) => allowed(&error),
+    }
 }
 
 fn runner(cases: u32) -> TestRunner {
@@ -508,6 +569,12 @@ fn the_checker_finds_what_can_not_be() {
         let worker = FakeWorker::registered(&rig, "w").await;
         let id = rig.pull_request_in(&worker, State::Reviewing).await;
         rig.leased(&worker, id, Role::Reviewer).await;
+        // An item with two workflows, one after the other.
+        let over = rig.submit("Make more work").await;
+        let abandoned = rig.service().abandon(ask(over, "not now")).await;
+        abandoned.expect("it is abandoned");
+        let next = rig.service().resubmit(ask(over, "now")).await;
+        next.expect("it is resubmitted");
         rig.history().await
     });
     assert_eq!(history.faults(), Vec::<String>::new());
@@ -553,6 +620,52 @@ fn the_checker_finds_what_can_not_be() {
                 }
             }
         }),
+        ("a pause that a lease does not see", |h| {
+            let leased = h
+                .events
+                .iter()
+                .rposition(|event| event.kind == "attempt_leased")
+                .expect("something was leased");
+            let Some((state, _)) = h.events[leased].about.states() else {
+                panic!("a lease is a workflow's");
+            };
+            let id = h.events[leased].about.workflow().expect("a workflow's");
+            let mut pause = h.events[leased].clone();
+            pause.kind = "operator_paused".to_owned();
+            let rests = (state, State::Paused);
+            let goes_on = (State::Paused, state);
+            for (place, (from, to)) in [(leased, rests), (leased + 2, goes_on)] {
+                pause.about = About::Workflow { id, from, to };
+                h.events.insert(place, pause.clone());
+            }
+            for (sequence, event) in (1..).zip(&mut h.events) {
+                event.sequence = sequence;
+            }
+        }),
+        ("two workflows of one item at once", |h| {
+            // It did not end before the other began.
+            let over = predecessor(h);
+            let end = h
+                .events
+                .iter()
+                .position(|event| {
+                    event.about.workflow() == Some(over) && event.kind == "operator_abandoned"
+                })
+                .expect("it was abandoned");
+            let end = h.events.remove(end);
+            h.events.push(end);
+            for (sequence, event) in (1..).zip(&mut h.events) {
+                event.sequence = sequence;
+            }
+        }),
+        ("a workflow that is followed twice", |h| {
+            let twin = h.workflows.last().expect("there are workflows").clone();
+            h.workflows.push(twin);
+        }),
+        ("a predecessor of another item", |h| {
+            let over = predecessor(h);
+            h.workflows.retain(|row| row.workflow.id != over);
+        }),
         ("a tier that goes down", |h| {
             if let Some(row) = h.attempts.first_mut() {
                 row.attempt.tier = 3;
@@ -564,6 +677,12 @@ fn the_checker_finds_what_can_not_be() {
         damage(&mut damaged);
         assert_ne!(damaged.faults(), Vec::<String>::new(), "{name}");
     }
+}
+
+/// The workflow that another one follows.
+fn predecessor(history: &History) -> WorkflowId {
+    let last = history.workflows.last().expect("there are workflows");
+    last.workflow.predecessor.expect("it follows one")
 }
 
 /// The same workflow, where it is afterwards.

@@ -11,11 +11,11 @@ use pointsman_master::{
         transitions::State,
         verdict::Verdict,
     },
-    service::{Change, Error, Grant},
+    service::{Change, Error, Grant, Request},
     store::REAP_MARGIN_SECONDS,
     sweeps::{Report, Sweep},
 };
-use pointsman_tests::rig::{FakeWorker, PERSON, Rig, worker::ready};
+use pointsman_tests::rig::{FakeWorker, PERSON, Rig, ask, worker::ready};
 
 /// Time-to-live of an estimator's lease.
 const TTL: u64 = 180;
@@ -358,9 +358,9 @@ async fn unstick_brings_back_what_is_stuck_with_its_history() {
     let row = rig.row(id).await;
 
     rig.label(id, LabelState::Absent).await;
-    let refused = rig.service().unstick(id, None, "again", PERSON).await;
+    let refused = rig.service().unstick(ask(id, "again")).await;
     assert!(
-        matches!(refused, Err(Error::Refused(Refusal::LabelAbsent))),
+        matches!(refused, Err(Error::Refused(Refusal::LabelAbsent { .. }))),
         "{refused:?}"
     );
     assert_eq!(rig.state(id).await, State::Stuck);
@@ -371,15 +371,16 @@ async fn unstick_brings_back_what_is_stuck_with_its_history() {
         "a label unsticks nothing"
     );
 
-    let wrong = rig
-        .service()
-        .unstick(id, Some(row.version + 7), "again", PERSON)
-        .await;
+    let stale = Request {
+        expected_version: Some(row.version + 7),
+        ..ask(id, "again")
+    };
+    let wrong = rig.service().unstick(stale).await;
     assert!(
         matches!(wrong, Err(Error::VersionMismatch { .. })),
         "{wrong:?}"
     );
-    let back = rig.service().unstick(id, None, "again", PERSON).await;
+    let back = rig.service().unstick(ask(id, "again")).await;
     let Ok(Change::Changed(back)) = back else {
         panic!("{back:?}");
     };

@@ -10,7 +10,7 @@ use pointsman_master::{
 use pointsman_proto::v1::{
     WatchWorkflowsRequest, WatchWorkflowsResponse, workflow_service_client::WorkflowServiceClient,
 };
-use pointsman_tests::rig::{FakeWorker, PERSON, Rig, wire::Wire, worker::ready};
+use pointsman_tests::rig::{FakeWorker, Rig, ask, wire::Wire, worker::ready};
 use tokio::sync::mpsc::Receiver;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Code, Streaming};
@@ -202,9 +202,7 @@ async fn a_slow_watcher_skips_and_holds_up_nobody() {
     catch_up(&mut quick).await;
     let id = rig.submit("one").await;
     for priority in 1..=50 {
-        let set = rig
-            .service()
-            .set_priority(id, priority, None, "busy", PERSON);
+        let set = rig.service().set_priority(ask(id, "busy"), priority);
         assert!(set.await.unwrap().is_changed());
     }
     let mut seen = Vec::new();

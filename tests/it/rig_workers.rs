@@ -16,7 +16,7 @@ use pointsman_master::{
     sweeps::Sweep,
 };
 use pointsman_tests::rig::{
-    FakeWorker, PERSON, Rig,
+    FakeWorker, Rig, ask,
     wire::Wire,
     worker::{check_result, ready},
 };
@@ -400,7 +400,7 @@ async fn a_session_whose_attempt_was_cancelled_learns_why() {
         "1",
     )
     .await;
-    let back = rig.service().unstick(*id, None, "start over", PERSON).await;
+    let back = rig.service().unstick(ask(*id, "start over")).await;
     back.expect("it is back");
     let stops = worker.beat(rig, &[grant.lease.key]).await;
     let expected = Stop::Cancelled {

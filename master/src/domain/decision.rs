@@ -41,6 +41,8 @@ pub enum Input {
     Label(LabelState),
     /// The item is over on its forge.
     Upstream(UpstreamFact),
+    /// The workflow is over, and its item was seen closed or without the label.
+    ItemLeft,
     Operator(OperatorAction),
     /// An attempt was leased as often as it may be.
     PickupsSpent {
@@ -136,13 +138,37 @@ pub enum UpstreamFact {
     },
 }
 
+/// Whether an item may be worked on, as a fresh look showed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// It is open and carries the opt-in label.
+    Open,
+    LabelAbsent,
+    /// Closed or merged, or its forge has none with that number.
+    ItemOver,
+}
+
+/// What becomes of the attempts that run when an operator pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Running {
+    /// They go on, and their verdicts are kept.
+    Left,
+    /// They are cancelled. Said only where something runs: said twice it is an event twice.
+    Cancelled,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperatorAction {
-    Pause,
-    Resume,
-    /// Refused while the label is absent.
+    Pause {
+        running: Running,
+    },
+    /// Refused unless the gate is open.
+    Resume {
+        gate: Gate,
+    },
+    /// Refused unless the gate is open.
     Unstick {
-        label: LabelState,
+        gate: Gate,
     },
     Abandon,
     SetCiFlakeRetries {
@@ -163,6 +189,7 @@ text_enum! {
         CiFlakeRetriesSet = "ci_flake_retries_set",
         PrioritySet = "priority_set",
         UpstreamEnded = "upstream_ended",
+        ItemLeft = "item_left",
         AttemptLeased = "attempt_leased",
         AttemptReleased = "attempt_released",
         AttemptFailed = "attempt_infrastructure_error",
@@ -234,6 +261,26 @@ pub struct Decision {
     pub supersedes_attempt: bool,
 }
 
+impl Gate {
+    /// What an item's look means.
+    pub const fn of(is_open: bool, is_labelled: bool) -> Self {
+        match (is_open, is_labelled) {
+            (false, _) => Self::ItemOver,
+            (true, false) => Self::LabelAbsent,
+            (true, true) => Self::Open,
+        }
+    }
+
+    /// Refuses `action` where the gate is shut.
+    pub const fn pass(self, action: &'static str) -> Result<(), Refusal> {
+        match self {
+            Self::Open => Ok(()),
+            Self::LabelAbsent => Err(Refusal::LabelAbsent { action }),
+            Self::ItemOver => Err(Refusal::ItemOver { action }),
+        }
+    }
+}
+
 /// The answer of `decide`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
@@ -262,8 +309,17 @@ pub enum Refusal {
     AttemptEnded {
         status: super::attempt::AttemptStatus,
     },
-    #[error("the item does not carry the opt-in label: give it back before unsticking")]
-    LabelAbsent,
+    #[error("the item does not carry the opt-in label: give it back before {action} the workflow")]
+    LabelAbsent { action: &'static str },
+    #[error("the item is closed: reopen it before {action} the workflow")]
+    ItemOver { action: &'static str },
+    #[error("the missing label paused it: give the label back, and it goes on by itself")]
+    PausedByLabel,
+    #[error("another workflow can't follow this one: {standing}")]
+    NotOver {
+        state: super::transitions::State,
+        standing: super::succession::Standing,
+    },
     #[error("{remaining} flake retries; 0 to {max} is expected")]
     FlakeRetriesOutOfRange { remaining: u32, max: u32 },
 }

@@ -13,6 +13,7 @@ pub mod decision;
 pub mod effect;
 pub mod ids;
 pub mod policy;
+pub mod succession;
 mod text;
 pub mod time;
 pub mod transitions;

@@ -135,6 +135,9 @@ pub struct Progress {
     pub pull_request: Option<u64>,
     /// Written in STUCK alone, which it does not leave.
     pub upstream: Option<Upstream>,
+    /// In ABANDONED and CREATED_PR: when we saw the item closed or without the label after the end. Another
+    /// workflow may follow from then on.
+    pub left_at: Option<Timestamp>,
 }
 
 /// One issue or pull request on its way. What it *is* never changes, and is read as its own fields; where
@@ -178,6 +181,8 @@ pub struct Identity {
     pub base_ref: String,
     /// The issue's workflow that opened this pull request.
     pub parent: Option<WorkflowId>,
+    /// The workflow of the same item that ended before this one began.
+    pub predecessor: Option<WorkflowId>,
     pub created_at: Timestamp,
 }
 
@@ -196,6 +201,7 @@ impl Workflow {
             merged_commit: None,
             pull_request: None,
             upstream: None,
+            left_at: None,
         };
         Self { identity, progress }
     }

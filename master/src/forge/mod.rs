@@ -18,7 +18,7 @@ use crate::{
         policy::MergeMethod,
         workflow::Kind,
     },
-    store::model::Repository,
+    store::model::{ForgeItem, Repository},
 };
 
 /// Why a forge did not do, or could not tell, what it was asked.
@@ -63,6 +63,24 @@ pub struct Item {
     pub head_ref: Option<String>,
     /// Tip of the head branch; `None` on issues, and where the branch is gone.
     pub head: Option<CommitId>,
+}
+
+/// An item as its row of the built-in forge has it; its branch was not looked at.
+impl From<ForgeItem> for Item {
+    fn from(row: ForgeItem) -> Self {
+        Self {
+            number: row.number,
+            kind: row.kind,
+            title: row.title,
+            body: row.body,
+            labels: row.labels,
+            is_open: row.is_open,
+            merged_commit: row.merged_commit,
+            base_ref: row.base_ref,
+            head_ref: row.head_ref,
+            head: None,
+        }
+    }
 }
 
 /// How a wish to move a branch ended.
@@ -146,6 +164,10 @@ pub trait Forge: Send + Sync {
     async fn labelled_items(&self, repository: &Repository) -> Result<Vec<Item>, Error>;
 
     async fn item(&self, repository: &Repository, number: u64) -> Result<Option<Item>, Error>;
+
+    /// The item without a look at its branch: `head` may be left out. Asked before each lease, so it must
+    /// cost little and answer soon; what only a look at the branch tells (a merge by hand) may be missing.
+    async fn glance(&self, repository: &Repository, number: u64) -> Result<Option<Item>, Error>;
 
     /// Tip of a branch; `None` where there is none.
     async fn branch(&self, repository: &Repository, name: &str) -> Result<Option<CommitId>, Error>;

@@ -143,6 +143,8 @@ pub(super) fn workflow(row: &WorkflowRow) -> v1::Workflow {
         updated_at: Some(timestamp(row.updated_at)),
         pull_request_number: progress.pull_request.unwrap_or(0),
         priority: row.priority,
+        predecessor_id: text(workflow.predecessor.as_ref()),
+        successor_id: text(row.successor.as_ref()),
     }
 }
 

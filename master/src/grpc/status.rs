@@ -77,7 +77,18 @@ fn refused(refusal: &Refusal, message: String) -> Status {
             "ATTEMPT_ENDED",
             [("status", status.as_str().to_owned())],
         ),
-        Refusal::LabelAbsent => with_reason(Code::FailedPrecondition, message, "LABEL_ABSENT", []),
+        Refusal::NotOver { state, .. } => with_reason(
+            Code::FailedPrecondition,
+            message,
+            "NOT_OVER",
+            [("state", state.as_str().to_owned())],
+        ),
+        Refusal::LabelAbsent { .. } | Refusal::PausedByLabel => {
+            with_reason(Code::FailedPrecondition, message, "LABEL_ABSENT", [])
+        }
+        Refusal::ItemOver { .. } => {
+            with_reason(Code::FailedPrecondition, message, "ITEM_CLOSED", [])
+        }
         Refusal::VerdictNotAllowed { .. } => Status::invalid_argument(message),
         Refusal::FlakeRetriesOutOfRange { .. } => Status::with_error_details(
             Code::InvalidArgument,

@@ -1,13 +1,15 @@
 //! WorkflowService: convert, one call, convert.
 
 use pointsman_proto::v1::{
-    CancelAttemptRequest, CancelAttemptResponse, DescribeStateMachineRequest,
-    DescribeStateMachineResponse, GetWorkflowRequest, GetWorkflowResponse, ListAttemptsRequest,
-    ListAttemptsResponse, ListEventsRequest, ListEventsResponse, ListWorkflowsRequest,
-    ListWorkflowsResponse, SetCiFlakeRetriesRequest, SetCiFlakeRetriesResponse, SetPriorityRequest,
-    SetPriorityResponse, StateDescription, TailLogRequest, TransitionDescription,
-    UnstickWorkflowRequest, UnstickWorkflowResponse, WatchWorkflowsRequest,
-    workflow_service_server::WorkflowService,
+    AbandonWorkflowRequest, AbandonWorkflowResponse, CancelAttemptRequest, CancelAttemptResponse,
+    DescribeStateMachineRequest, DescribeStateMachineResponse, GetWorkflowRequest,
+    GetWorkflowResponse, ListAttemptsRequest, ListAttemptsResponse, ListEventsRequest,
+    ListEventsResponse, ListWorkflowsRequest, ListWorkflowsResponse, PauseWorkflowRequest,
+    PauseWorkflowResponse, ResubmitWorkflowRequest, ResubmitWorkflowResponse,
+    ResumeWorkflowRequest, ResumeWorkflowResponse, SetCiFlakeRetriesRequest,
+    SetCiFlakeRetriesResponse, SetPriorityRequest, SetPriorityResponse, StateDescription,
+    TailLogRequest, TransitionDescription, UnstickWorkflowRequest, UnstickWorkflowResponse,
+    WatchWorkflowsRequest, workflow_service_server::WorkflowService,
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -25,12 +27,12 @@ use super::{
 use crate::{
     dispatch::watches::{Watch, Watches},
     domain::{
-        decision::Note,
+        decision::{Note, Running},
         ids::RepositoryId,
         policy::Policy,
         transitions::{OutOfBand, State, TABLE, Transition},
     },
-    service::Service,
+    service::{self, Service},
     store::model::WorkflowFilter,
 };
 
@@ -65,8 +67,18 @@ fn states(wire: &[i32]) -> Result<Vec<State>, FieldError> {
         .collect()
 }
 
-fn version(expected: u64) -> Option<u64> {
-    (expected != 0).then_some(expected)
+/// What every change of a workflow names.
+fn change<'a>(
+    workflow_id: &str,
+    expected_version: u64,
+    reason: &'a str,
+) -> Result<service::Request<'a>, Status> {
+    Ok(service::Request {
+        workflow: id("workflow_id", workflow_id)?,
+        expected_version: (expected_version != 0).then_some(expected_version),
+        reason: required("reason", reason, MAX_REASON)?,
+        actor: OPERATOR,
+    })
 }
 
 #[tonic::async_trait]
@@ -118,22 +130,96 @@ impl WorkflowService for WorkflowApi {
         }))
     }
 
+    async fn pause_workflow(
+        &self,
+        request: Request<PauseWorkflowRequest>,
+    ) -> Result<Response<PauseWorkflowResponse>, Status> {
+        let request = request.into_inner();
+        let asked = change(
+            &request.workflow_id,
+            request.expected_version,
+            &request.reason,
+        )?;
+        let running = if request.cancel_running {
+            Running::Cancelled
+        } else {
+            Running::Left
+        };
+        let change = self.service.pause(asked, running);
+        let change = change.await.map_err(|error| status(&error))?;
+        Ok(Response::new(PauseWorkflowResponse {
+            changed: change.is_changed(),
+            workflow: Some(convert::workflow(&change.into_inner())),
+        }))
+    }
+
+    async fn resume_workflow(
+        &self,
+        request: Request<ResumeWorkflowRequest>,
+    ) -> Result<Response<ResumeWorkflowResponse>, Status> {
+        let request = request.into_inner();
+        let asked = change(
+            &request.workflow_id,
+            request.expected_version,
+            &request.reason,
+        )?;
+        let change = self.service.resume(asked);
+        let change = change.await.map_err(|error| status(&error))?;
+        Ok(Response::new(ResumeWorkflowResponse {
+            changed: change.is_changed(),
+            workflow: Some(convert::workflow(&change.into_inner())),
+        }))
+    }
+
     async fn unstick_workflow(
         &self,
         request: Request<UnstickWorkflowRequest>,
     ) -> Result<Response<UnstickWorkflowResponse>, Status> {
         let request = request.into_inner();
-        let change = self
-            .service
-            .unstick(
-                id("workflow_id", &request.workflow_id)?,
-                version(request.expected_version),
-                required("reason", &request.reason, MAX_REASON)?,
-                OPERATOR,
-            )
-            .await
-            .map_err(|error| status(&error))?;
+        let asked = change(
+            &request.workflow_id,
+            request.expected_version,
+            &request.reason,
+        )?;
+        let change = self.service.unstick(asked);
+        let change = change.await.map_err(|error| status(&error))?;
         Ok(Response::new(UnstickWorkflowResponse {
+            changed: change.is_changed(),
+            workflow: Some(convert::workflow(&change.into_inner())),
+        }))
+    }
+
+    async fn abandon_workflow(
+        &self,
+        request: Request<AbandonWorkflowRequest>,
+    ) -> Result<Response<AbandonWorkflowResponse>, Status> {
+        let request = request.into_inner();
+        let asked = change(
+            &request.workflow_id,
+            request.expected_version,
+            &request.reason,
+        )?;
+        let change = self.service.abandon(asked);
+        let change = change.await.map_err(|error| status(&error))?;
+        Ok(Response::new(AbandonWorkflowResponse {
+            changed: change.is_changed(),
+            workflow: Some(convert::workflow(&change.into_inner())),
+        }))
+    }
+
+    async fn resubmit_workflow(
+        &self,
+        request: Request<ResubmitWorkflowRequest>,
+    ) -> Result<Response<ResubmitWorkflowResponse>, Status> {
+        let request = request.into_inner();
+        let asked = change(
+            &request.workflow_id,
+            request.expected_version,
+            &request.reason,
+        )?;
+        let change = self.service.resubmit(asked);
+        let change = change.await.map_err(|error| status(&error))?;
+        Ok(Response::new(ResubmitWorkflowResponse {
             changed: change.is_changed(),
             workflow: Some(convert::workflow(&change.into_inner())),
         }))
@@ -144,17 +230,13 @@ impl WorkflowService for WorkflowApi {
         request: Request<SetCiFlakeRetriesRequest>,
     ) -> Result<Response<SetCiFlakeRetriesResponse>, Status> {
         let request = request.into_inner();
-        let change = self
-            .service
-            .set_ci_flake_retries(
-                id("workflow_id", &request.workflow_id)?,
-                request.remaining,
-                version(request.expected_version),
-                required("reason", &request.reason, MAX_REASON)?,
-                OPERATOR,
-            )
-            .await
-            .map_err(|error| status(&error))?;
+        let asked = change(
+            &request.workflow_id,
+            request.expected_version,
+            &request.reason,
+        )?;
+        let change = self.service.set_ci_flake_retries(asked, request.remaining);
+        let change = change.await.map_err(|error| status(&error))?;
         Ok(Response::new(SetCiFlakeRetriesResponse {
             changed: change.is_changed(),
             workflow: Some(convert::workflow(&change.into_inner())),
@@ -166,17 +248,13 @@ impl WorkflowService for WorkflowApi {
         request: Request<SetPriorityRequest>,
     ) -> Result<Response<SetPriorityResponse>, Status> {
         let request = request.into_inner();
-        let change = self
-            .service
-            .set_priority(
-                id("workflow_id", &request.workflow_id)?,
-                request.priority,
-                version(request.expected_version),
-                required("reason", &request.reason, MAX_REASON)?,
-                OPERATOR,
-            )
-            .await
-            .map_err(|error| status(&error))?;
+        let asked = change(
+            &request.workflow_id,
+            request.expected_version,
+            &request.reason,
+        )?;
+        let change = self.service.set_priority(asked, request.priority);
+        let change = change.await.map_err(|error| status(&error))?;
         Ok(Response::new(SetPriorityResponse {
             changed: change.is_changed(),
             workflow: Some(convert::workflow(&change.into_inner())),

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::{Error, Service, apply::Cause, items::Discovery};
+use super::{Error, Service, apply::Cause, succession::Sighting};
 use crate::{
     domain::{
         backoff,
@@ -13,7 +13,6 @@ use crate::{
         effect::Effect,
         ids::{CommitId, RepositoryId},
         transitions::State,
-        workflow::Kind,
     },
     forge::{self, Item, MergeOutcome, MoveOutcome, OpenOutcome, WantedMerge, WantedPullRequest},
     store::model::{OpenEffectRow, Repository, WorkflowRow},
@@ -184,22 +183,17 @@ impl Service {
             .apply(tx.as_mut(), &mut locked, Input::Effect(result), &cause)
             .await?;
         if let Some(item) = opened {
-            let found = Discovery {
-                repository: &locked.repository,
-                kind: Kind::PullRequest,
-                number: item.number,
-                title: &item.title,
-                body: &item.body,
-                head_ref: item.head_ref.as_deref(),
-                base_ref: &item.base_ref,
-                head: item.head.clone(),
-                parent: Some(&locked.workflow),
-            };
-            let newest = tx
-                .newest_workflow_of_item(locked.repository.id, item.number)
-                .await?;
-            if newest.is_none() {
-                self.discover(tx.as_mut(), &found, &cause).await?;
+            let repository = locked.repository.id;
+            let predecessor = self.predecessor_of(tx.as_mut(), &item, repository).await?;
+            // Where one stands for it, that goes on.
+            if let Ok(predecessor) = predecessor {
+                let sighting = Sighting {
+                    repository: &locked.repository,
+                    start: item.head.clone(),
+                    item: &item,
+                };
+                self.discover(tx.as_mut(), &sighting, predecessor, &cause)
+                    .await?;
             }
         }
         tx.commit().await?;

@@ -1,17 +1,17 @@
-//! Issues and labels of the built-in forge, and how an item becomes a workflow.
+//! Issues and labels of the built-in forge, and what their changes mean for workflows.
 
-use super::{Change, Error, Service, apply::Cause};
+use super::{Change, Error, Observed, Service, apply::Cause, succession::Sighting};
 use crate::{
     domain::{
-        decision::{EventKind, Input, LabelState, Note},
-        ids::{CommitId, RequestId, WorkflowId},
+        decision::{Input, LabelState},
+        ids::{CommitId, RequestId},
         time::Timestamp,
         transitions::State,
-        workflow::{Identity, Kind, Workflow},
+        workflow::Kind,
     },
     store::{
         self, Tx,
-        model::{About, ForgeItem, LockedWorkflow, NewEvent, Repository, WorkflowRow},
+        model::{ForgeItem, LockedWorkflow, Repository, WorkflowRow},
     },
 };
 
@@ -45,25 +45,19 @@ pub struct LabelChange {
 }
 
 /// What a look before the transaction showed.
-struct Looked {
-    /// Of the item's workflow, before the look.
+pub(super) struct Looked {
+    /// Of the item's newest workflow, before the look.
     version: Option<u64>,
     start: Option<CommitId>,
 }
 
-/// An item that becomes a workflow.
-pub(super) struct Discovery<'a> {
+/// A change of an item, in the transaction that writes it.
+pub(super) struct ItemChange<'a> {
     pub(super) repository: &'a Repository,
-    pub(super) kind: Kind,
-    pub(super) number: u64,
-    pub(super) title: &'a str,
-    pub(super) body: &'a str,
-    /// Set on pull requests alone.
-    pub(super) head_ref: Option<&'a str>,
-    pub(super) base_ref: &'a str,
-    pub(super) head: Option<CommitId>,
-    /// The workflow that opened this pull request.
-    pub(super) parent: Option<&'a Workflow>,
+    pub(super) before: &'a ForgeItem,
+    pub(super) after: &'a ForgeItem,
+    /// Needed where work may go on or begin by the change: it does so only from where the branch is now.
+    pub(super) looked: Option<Looked>,
 }
 
 impl Service {
@@ -107,12 +101,12 @@ impl Service {
         tx.insert_forge_item(&item).await?;
         if new.is_labelled {
             let cause = Cause::new(actor, now).because(reason);
-            self.discover(
-                tx.as_mut(),
-                &discovery(&repository, &item, Some(head)),
-                &cause,
-            )
-            .await?;
+            let sighting = Sighting {
+                repository: &repository,
+                item: &item.clone().into(),
+                start: Some(head),
+            };
+            self.follow(tx.as_mut(), &sighting, &cause).await?;
         }
         tx.commit().await?;
         self.wake().all();
@@ -155,16 +149,9 @@ impl Service {
     ) -> Result<Change<LabelChange>, Error> {
         let now = self.now();
         let repository = self.repository_named(repository).await?;
-        // Giving the label back goes on only from where the branch is now. The version is read before
-        // the look: a look that is older than our own push must not count.
-        let known = self.store().workflow_of_item(repository.id, number).await?;
-        let seen = match state {
-            LabelState::Present => self.look(&repository, number).await?,
+        let looked = match state {
+            LabelState::Present => Some(self.look_first(&repository, number).await?),
             LabelState::Absent => None,
-        };
-        let looked = Looked {
-            version: known.map(|row| row.version),
-            start: seen.and_then(|seen| seen.start),
         };
         let mut tx = self.store().begin().await?;
         let mut item =
@@ -174,6 +161,7 @@ impl Service {
                     what: "item",
                     id: format!("{}#{number}", repository.name),
                 })?;
+        let before = item.clone();
         let is_changed = change_label(&mut item.labels, label, state);
         if item.labels.len() > MAX_LABELS {
             return Err(Error::invalid(
@@ -187,8 +175,13 @@ impl Service {
         }
         if label == repository.label {
             let cause = Cause::new(actor, now).because(reason);
-            self.gate(tx.as_mut(), &repository, &item, looked, state, &cause)
-                .await?;
+            let change = ItemChange {
+                repository: &repository,
+                before: &before,
+                after: &item,
+                looked,
+            };
+            self.item_changed(tx.as_mut(), change, &cause).await?;
         }
         tx.commit().await?;
         self.wake().all();
@@ -203,88 +196,69 @@ impl Service {
         })
     }
 
-    async fn gate(
+    /// Looks at an item that is about to change. The version of its workflow is read before the look: a look
+    /// that is older than our own push must not count.
+    pub(super) async fn look_first(
         &self,
-        tx: &mut dyn Tx,
         repository: &Repository,
-        item: &ForgeItem,
-        looked: Looked,
-        state: LabelState,
-        cause: &Cause,
-    ) -> Result<(), Error> {
-        let newest = tx
-            .newest_workflow_of_item(repository.id, item.number)
-            .await?;
-        let Some(row) = newest else {
-            if state == LabelState::Present && item.is_open {
-                self.discover(tx, &discovery(repository, item, looked.start), cause)
-                    .await?;
-            }
-            return Ok(());
-        };
-        let Some(mut locked) = tx.lock_workflow(row.workflow.id).await? else {
-            return Ok(());
-        };
-        if state == LabelState::Present && looked.version != Some(locked.version) {
-            return Err(store::Error::LostRace("the workflow").into());
-        }
-        self.apply(tx, &mut locked, Input::Label(state), cause)
-            .await?;
-        if let Some(head) = looked.start {
-            let by_look = Cause::new("forge", cause.now);
-            self.apply(tx, &mut locked, Input::HeadSeen { head }, &by_look)
-                .await?;
-        }
-        Ok(())
+        number: u64,
+    ) -> Result<Looked, Error> {
+        let known = self.store().workflow_of_item(repository.id, number).await?;
+        let seen = self.look(repository, number).await?;
+        Ok(Looked {
+            version: known.map(|row| row.version),
+            start: seen.and_then(|seen| seen.start),
+        })
     }
 
-    /// Makes an item a workflow, and admits it where its repository has room.
-    pub(super) async fn discover(
+    /// What a change of an item means for its workflow: the one that stands for it sees what the item shows
+    /// now; one that is over may be followed by another.
+    pub(super) async fn item_changed(
         &self,
         tx: &mut dyn Tx,
-        found: &Discovery<'_>,
+        change: ItemChange<'_>,
         cause: &Cause,
-    ) -> Result<WorkflowId, Error> {
-        let id = self.new_workflow_id();
-        let identity = Identity {
-            id,
-            repository: found.repository.id,
-            kind: found.kind,
-            number: found.number,
-            title: found.title.to_owned(),
-            body: found.body.to_owned(),
-            head_ref: found
-                .head_ref
-                .map_or_else(|| Workflow::own_head_ref(id), str::to_owned),
-            base_ref: found.base_ref.to_owned(),
-            parent: found.parent.map(|parent| parent.id),
-            created_at: cause.now,
-        };
-        let policy = self.policy(found.repository);
-        let tier = found.parent.map_or(1, |parent| parent.progress().tier);
-        let plan = found
-            .parent
-            .and_then(|parent| parent.progress().facts.plan.clone());
-        let workflow = Workflow::new(identity, &policy, tier, found.head.clone()).with_plan(plan);
-        tx.insert_workflow(&workflow, cause.now).await?;
-        tx.append_event(&NewEvent {
-            about: About::Workflow {
-                id,
-                from: State::Discovered,
-                to: State::Discovered,
-            },
-            attempt: None,
-            occurred_at: cause.now,
-            kind: EventKind::Note(Note::Discovered),
-            actor: cause.actor.clone(),
-            reason: cause.reason.clone(),
-            detail: serde_json::json!({ "kind": found.kind.as_str(), "number": found.number }),
-        })
-        .await?;
-        if let Some(mut locked) = tx.lock_workflow(id).await? {
-            self.admit(tx, &mut locked, cause.now).await?;
+    ) -> Result<(), Error> {
+        let ItemChange {
+            repository,
+            before,
+            after,
+            looked,
+        } = change;
+        let newest = tx
+            .newest_workflow_of_item(repository.id, after.number)
+            .await?;
+        let version = newest.as_ref().map(|row| row.version);
+        if looked
+            .as_ref()
+            .is_some_and(|looked| looked.version != version)
+        {
+            return Err(store::Error::LostRace("the workflow").into());
         }
-        Ok(id)
+        let start = looked.and_then(|looked| looked.start);
+        let stands = newest.filter(|row| {
+            let state = row.workflow.state();
+            !matches!(state, State::Abandoned | State::CreatedPr)
+        });
+        if let Some(row) = stands {
+            let Some(mut locked) = tx.lock_workflow(row.workflow.id).await? else {
+                return Ok(());
+            };
+            let item = after.clone().into();
+            let seen = Observed { item, start };
+            self.observe(tx, &mut locked, &seen, cause).await?;
+            return Ok(());
+        }
+        // As it was a moment ago, it may have left already without anybody having looked.
+        for item in [before, after] {
+            let sighting = Sighting {
+                repository,
+                item: &item.clone().into(),
+                start: start.clone(),
+            };
+            self.follow(tx, &sighting, cause).await?;
+        }
+        Ok(())
     }
 
     /// Starts a discovered workflow where its repository has room for one more. False: it has none, or
@@ -304,24 +278,6 @@ impl Service {
         }
         let cause = Cause::new("sweep:scheduler", now);
         self.apply(tx, locked, Input::Admit, &cause).await
-    }
-}
-
-fn discovery<'a>(
-    repository: &'a Repository,
-    item: &'a ForgeItem,
-    head: Option<CommitId>,
-) -> Discovery<'a> {
-    Discovery {
-        repository,
-        kind: item.kind,
-        number: item.number,
-        title: &item.title,
-        body: &item.body,
-        head_ref: item.head_ref.as_deref(),
-        base_ref: &item.base_ref,
-        head,
-        parent: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Leases: how attempts get into workers' hands, and how unstarted ones come back.
 
+use std::collections::HashSet;
+
 use serde_json::json;
 
 use super::{Error, Service, apply::Cause};
@@ -7,7 +9,7 @@ use crate::{
     domain::{
         attempt::{Attempt, AttemptStatus, Subject},
         decision::Note,
-        ids::{CommitId, InstanceId, LeaseKey, Nonce, RequestId, WorkerId},
+        ids::{CommitId, InstanceId, LeaseKey, Nonce, RequestId, WorkerId, WorkflowId},
         time::Timestamp,
         transitions::State,
         workflow::{Kind, Workflow},
@@ -23,6 +25,17 @@ use crate::{
 /// Most leases that one answer carries, however many are asked for: each may hold several hundred
 /// kilobytes of facts, and the answer must fit into one message.
 const LEASES_AT_ONCE: u32 = 5;
+
+/// Most rounds of glances before a claim comes back empty. Each round sees all that would be leased, so a
+/// third one needs work that changed twice meanwhile; the caller asks again anyway.
+const MAX_GLANCES: u32 = 5;
+
+/// How far a claim came.
+enum Claiming {
+    Done(Vec<Grant>),
+    /// These were not glanced at yet.
+    Unseen(Vec<WorkflowId>),
+}
 
 /// A worker that can take attempts.
 #[derive(Debug, Clone, Copy)]
@@ -46,8 +59,31 @@ pub struct Grant {
 
 impl Service {
     /// Leases up to `max` attempts that fit the worker, five at most. The same request again gets the same
-    /// leases, and new ones up to that number.
+    /// leases, and new ones up to that number. The item of each is glanced at first: nothing of what is
+    /// closed or not labelled any more is leased.
     pub async fn claim(&self, claim: Claim) -> Result<Vec<Grant>, Error> {
+        let mut glanced_at = HashSet::new();
+        for _ in 0..MAX_GLANCES {
+            match self.claim_of(claim, &glanced_at).await? {
+                Claiming::Done(grants) => return Ok(grants),
+                Claiming::Unseen(workflows) => {
+                    for id in workflows {
+                        self.glance(id).await?;
+                        glanced_at.insert(id);
+                    }
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Leases where all that would be leased was glanced at; otherwise names what was not, and leaves
+    /// nothing behind.
+    async fn claim_of(
+        &self,
+        claim: Claim,
+        glanced_at: &HashSet<WorkflowId>,
+    ) -> Result<Claiming, Error> {
         let now = self.now();
         let mut tx = self.store().begin().await?;
         let worker = newest_process(tx.worker(claim.worker).await?, claim.worker, claim.instance)?;
@@ -62,14 +98,23 @@ impl Service {
         };
         let claimed = tx.claim(&request).await?;
         if claimed.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Claiming::Done(Vec::new()));
+        }
+        let unseen: Vec<WorkflowId> = claimed
+            .iter()
+            .filter(|claimed| !claimed.is_repeated)
+            .map(|claimed| claimed.attempt.workflow)
+            .filter(|workflow| !glanced_at.contains(workflow))
+            .collect();
+        if !unseen.is_empty() {
+            return Ok(Claiming::Unseen(unseen));
         }
         let mut grants = Vec::with_capacity(claimed.len());
         for claimed in claimed {
             grants.extend(self.grant(tx.as_mut(), claimed, now).await?);
         }
         tx.commit().await?;
-        Ok(grants)
+        Ok(Claiming::Done(grants))
     }
 
     /// Whether a claim may find something; a cheap read.

@@ -20,6 +20,7 @@ mod reading;
 mod reaping;
 mod repositories;
 mod scheduling;
+mod succession;
 mod waiting;
 pub mod wake;
 mod work;
@@ -42,6 +43,7 @@ pub use repositories::NewRepository;
 pub use waiting::Waiting;
 use wake::Wake;
 pub use workers::Registration;
+pub use workflows::Request;
 
 use crate::{
     clock::{Chance, Clock, Stopwatch},

@@ -3,14 +3,14 @@
 //! Level-triggered: each look decides from what is true now. Facts that end a workflow come first, then
 //! the label, then the head.
 
-use super::{Error, Service, apply::Cause, items::Discovery};
+use super::{Error, Service, apply::Cause, succession::Sighting, workflows::gate};
 use crate::{
     domain::{
-        decision::{Input, LabelState, UpstreamFact},
+        decision::{Gate, Input, LabelState, UpstreamFact},
         effect::Effect,
         ids::{CommitId, RepositoryId, WorkflowId},
         transitions::State,
-        workflow::{Kind, Workflow},
+        workflow::Kind,
     },
     forge::Item,
     store::{
@@ -56,7 +56,12 @@ impl Service {
             .store()
             .workflow_of_item(repository.id, item.number)
             .await?;
-        if let Some(row) = workflow {
+        // A workflow that is over is followed by one with a branch of its own.
+        let stands = workflow.filter(|row| {
+            let state = row.workflow.state();
+            !matches!(state, State::Abandoned | State::CreatedPr)
+        });
+        if let Some(row) = stands {
             let own = self
                 .ports
                 .forge
@@ -135,6 +140,50 @@ impl Service {
         }
     }
 
+    /// Applies what a glance at a workflow's item shows where its work is no longer wanted, so that nothing
+    /// of it is leased. A forge that can't be asked holds up no work: before each write it is asked again.
+    pub(super) async fn glance(&self, id: WorkflowId) -> Result<(), Error> {
+        let row = self.workflow_row(id).await?;
+        let repository = self.repository_of(row.workflow.repository).await?;
+        let item = match self
+            .ports
+            .forge
+            .glance(&repository, row.workflow.number)
+            .await
+        {
+            Ok(Some(item)) => item,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    workflow.id = %id,
+                    "an item could not be glanced at"
+                );
+                return Ok(());
+            }
+        };
+        let seen = Observed { item, start: None };
+        if gate(&repository, Some(&seen)) == Gate::Open {
+            return Ok(());
+        }
+        let mut tx = self.store().begin().await?;
+        let Some(mut locked) = tx.lock_workflow(id).await? else {
+            return Ok(());
+        };
+        if locked.version != row.version {
+            return Ok(());
+        }
+        let cause = Cause::new("forge", self.now());
+        if self
+            .observe(tx.as_mut(), &mut locked, &seen, &cause)
+            .await?
+        {
+            tx.commit().await?;
+            self.wake().all();
+        }
+        Ok(())
+    }
+
     pub(super) async fn repository_of(&self, id: RepositoryId) -> Result<Repository, Error> {
         self.store()
             .repository(id)
@@ -145,7 +194,8 @@ impl Service {
             })
     }
 
-    async fn observe(
+    /// Applies what an item shows: facts that end it first, then the label, then where its branch is.
+    pub(super) async fn observe(
         &self,
         tx: &mut dyn Tx,
         locked: &mut LockedWorkflow,
@@ -162,10 +212,15 @@ impl Service {
         } else {
             LabelState::Absent
         }));
-        inputs.extend(seen.start.clone().map(|head| Input::HeadSeen { head }));
         let mut is_changed = false;
         for input in inputs {
             is_changed |= self.apply(tx, locked, input, cause).await?;
+        }
+        if let Some(head) = seen.start.clone() {
+            // Whoever changed the item did not move the branch.
+            let by_look = Cause::new("forge", cause.now);
+            let input = Input::HeadSeen { head };
+            is_changed |= self.apply(tx, locked, input, &by_look).await?;
         }
         Ok(is_changed)
     }
@@ -184,12 +239,15 @@ impl Service {
         Ok(open.is_some_and(|open| matches!(open.effect, Effect::Merge { .. })))
     }
 
-    /// Makes workflows of labelled items that have none. One that fails stops none of the others; its
-    /// error is told at the end.
+    /// Makes workflows of labelled items that have none, or none that stands, and notes which items left.
+    /// One that fails stops none of the others; its error is told at the end.
     pub async fn discover_items(&self, repository: &Repository) -> Result<bool, Error> {
-        let mut is_changed = false;
+        // Read before the list is: what ends after it may be on it, and has not left.
+        let ended = self.workflows_that_may_leave(repository.id).await?;
+        let items = self.ports.forge.labelled_items(repository).await?;
+        let mut is_changed = self.note_those_that_left(ended, &items).await?;
         let mut failure = None;
-        for item in self.ports.forge.labelled_items(repository).await? {
+        for item in items {
             match self.discover_item(repository, item).await {
                 Ok(is_new) => is_changed |= is_new,
                 Err(error) => failure = Some(error),
@@ -228,64 +286,31 @@ impl Service {
     }
 
     async fn discover_item(&self, repository: &Repository, item: Item) -> Result<bool, Error> {
-        if self
+        let newest = self
             .store()
             .workflow_of_item(repository.id, item.number)
-            .await?
-            .is_some()
-        {
-            return Ok(false);
-        }
-        let parent = self.parent_of(&item).await?;
-        if let Some(parent) = &parent
-            && parent.workflow.underlying_state() == State::Implementing
-        {
-            // Its issue's workflow is about to record it; the effector does so by itself.
-            self.wake().effector.notify_one();
+            .await?;
+        // Most items have a workflow that stands, or did not leave since it ended: no look is needed.
+        if newest.is_some_and(|row| row.workflow.progress().left_at.is_none()) {
             return Ok(false);
         }
         let Some(seen) = self.look(repository, item.number).await? else {
             return Ok(false);
         };
-        let now = self.now();
-        let mut tx = self.store().begin().await?;
-        if tx
-            .newest_workflow_of_item(repository.id, item.number)
-            .await?
-            .is_some()
-        {
-            return Ok(false);
-        }
-        let found = Discovery {
+        let cause = Cause::new("sweep:reconciler", self.now());
+        let sighting = Sighting {
             repository,
-            kind: item.kind,
-            number: item.number,
-            title: &item.title,
-            body: &item.body,
-            head_ref: item.head_ref.as_deref(),
-            base_ref: &item.base_ref,
-            head: seen.start,
-            parent: parent.as_ref().map(|row| &row.workflow),
+            item: &seen.item,
+            start: seen.start,
         };
-        self.discover(tx.as_mut(), &found, &Cause::new("sweep:reconciler", now))
-            .await?;
-        tx.commit().await?;
-        self.wake().all();
-        Ok(true)
+        let mut tx = self.store().begin().await?;
+        let is_changed = self.follow(tx.as_mut(), &sighting, &cause).await?;
+        if is_changed {
+            tx.commit().await?;
+            self.wake().all();
+        }
+        Ok(is_changed)
     }
-
-    /// The workflow that opened a pull request, told by the branch that it named after itself.
-    async fn parent_of(&self, item: &Item) -> Result<Option<WorkflowRow>, Error> {
-        let Some(id) = item.head_ref.as_deref().and_then(workflow_of_branch) else {
-            return Ok(None);
-        };
-        Ok(self.store().workflow(id).await?)
-    }
-}
-
-fn workflow_of_branch(head_ref: &str) -> Option<WorkflowId> {
-    let id: WorkflowId = head_ref.rsplit('/').next()?.parse().ok()?;
-    (Workflow::own_head_ref(id) == head_ref).then_some(id)
 }
 
 fn upstream_fact(item: &Item) -> Option<UpstreamFact> {

@@ -10,6 +10,7 @@ pub(crate) mod forge;
 pub(crate) mod leases;
 pub(crate) mod races;
 pub(crate) mod rows;
+pub(crate) mod succession;
 pub(crate) mod sweeps;
 pub(crate) mod watching;
 mod world;
@@ -31,6 +32,10 @@ macro_rules! run_contract {
             rows: live_workflows_are_counted_past_discovered,
             rows: workflows_are_filtered_and_paged,
             rows: the_newest_workflow_of_an_item_is_found,
+            succession: a_predecessor_is_read_from_both_ends,
+            succession: a_workflow_is_followed_once,
+            succession: what_is_over_may_leave_until_it_was_seen_to,
+            succession: an_issue_may_leave_once_its_pull_request_is_over,
             rows: a_poll_is_set_beside_the_version,
             rows: events_are_ordered_and_paged,
             rows: events_are_about_workflows_repositories_or_workers,

@@ -127,6 +127,7 @@ pub struct Mark(pub(crate) u64);
 pub enum Constraint {
     RepositoryName,
     OneLiveWorkflow,
+    OneSuccessor,
     OneLiveAttempt,
     OneOpenEffect,
     OneOpenPullRequest,
@@ -138,6 +139,7 @@ impl std::fmt::Display for Constraint {
         f.write_str(match self {
             Self::RepositoryName => "uq_repository_name",
             Self::OneLiveWorkflow => "uq_one_live_workflow",
+            Self::OneSuccessor => "uq_one_successor",
             Self::OneLiveAttempt => "uq_one_live_attempt",
             Self::OneOpenEffect => "uq_one_open_effect",
             Self::OneOpenPullRequest => "uq_open_pull_request",
@@ -208,6 +210,15 @@ pub trait Store: Send + Sync {
         repository: RepositoryId,
         number: u64,
     ) -> Result<Option<WorkflowRow>, Error>;
+    /// Newest workflows of their items, in ABANDONED or CREATED_PR, whose item was not seen to leave yet
+    /// (`left_at`); of the latter those whose pull request's newest workflow is ABANDONED or STUCK. Not more
+    /// than `limit`, by id, after `after`.
+    async fn workflows_that_may_leave(
+        &self,
+        repository: RepositoryId,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowRow>, Error>;
     /// The newest `limit`, oldest first.
     async fn attempts_of(&self, workflow: WorkflowId, limit: u32)
     -> Result<Vec<AttemptRow>, Error>;

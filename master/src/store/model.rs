@@ -38,6 +38,8 @@ pub struct Repository {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowRow {
     pub workflow: Workflow,
+    /// The workflow of the same item that names this one as the one before it.
+    pub successor: Option<WorkflowId>,
     pub repository_name: String,
     pub priority: i32,
     pub version: u64,

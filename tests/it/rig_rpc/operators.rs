@@ -290,6 +290,117 @@ async fn calls_about_workflows_name_each_bad_field() {
     assert_eq!((machine.states.len(), machine.transitions.len()), (13, 52));
     assert_eq!(machine.max_attempts, Policy::default().max_attempts());
 }
+
+/// A change with a bad field names it, one of an old version is aborted, and one of nothing is not found.
+macro_rules! check_change {
+    ($scene:expr, $method:ident, $request:ident) => {{
+        let mut client = $scene.workflows();
+        let good = v1::$request {
+            workflow_id: $scene.id.to_string(),
+            reason: "a test".to_owned(),
+            ..v1::$request::default()
+        };
+        let table: Vec<Bad<v1::$request>> = vec![
+            ("workflow_id", |r| r.workflow_id = "demo#1".to_owned()),
+            ("reason", |r| r.reason.clear()),
+            ("reason", |r| r.reason = text(1001)),
+        ];
+        check_table!($scene, client, $method, good, table);
+        let stale = with(&good, |r| r.expected_version = LARGEST);
+        let answer = client.$method(stale).await;
+        $scene.refusal(answer, Code::Aborted, "another version");
+        let nobody = with(&good, |r| r.workflow_id = NOBODY.to_owned());
+        let answer = client.$method(nobody).await;
+        $scene.refusal(answer, Code::NotFound, "no such workflow");
+        with(&good, |r| r.reason = text(1000))
+    }};
+}
+
+/// The call did what it says, once; again it changes nothing and answers the same.
+macro_rules! check_twice {
+    ($scene:expr, $method:ident, $request:expr, $state:expr) => {{
+        let mut client = $scene.workflows();
+        let first = client.$method($request.clone()).await;
+        let first = first.expect("it is done").into_inner();
+        let again = client.$method($request).await;
+        let again = again.expect("it is so already").into_inner();
+        assert!(first.changed && !again.changed);
+        let (first, again) = (first.workflow, again.workflow);
+        assert_eq!(first, again);
+        let workflow = first.expect("it is answered with the workflow");
+        assert_eq!(workflow.state(), $state);
+        workflow
+    }};
+}
+
+#[tokio::test]
+async fn workflows_are_paused_resumed_abandoned_and_resubmitted() {
+    let scene = Scene::new().await;
+    let pause = check_change!(scene, pause_workflow, PauseWorkflowRequest);
+    let resume = check_change!(scene, resume_workflow, ResumeWorkflowRequest);
+    let abandon = check_change!(scene, abandon_workflow, AbandonWorkflowRequest);
+    let resubmit = check_change!(scene, resubmit_workflow, ResubmitWorkflowRequest);
+    let paused = v1::WorkflowState::Paused;
+
+    let workflow = check_twice!(scene, pause_workflow, pause.clone(), paused);
+    assert_eq!(workflow.pre_pause_state(), v1::WorkflowState::Analyzing);
+    assert_eq!(workflow.paused_by, "operator");
+    let analyzing = v1::WorkflowState::Analyzing;
+    check_twice!(scene, resume_workflow, resume.clone(), analyzing);
+
+    // Something runs now: it is cancelled, also under a pause that left it.
+    let grant = scene
+        .rig
+        .leased(&scene.worker, scene.id, DomainRole::Estimator)
+        .await;
+    let cancel = with(&pause, |r| r.cancel_running = true);
+    check_twice!(scene, pause_workflow, pause.clone(), paused);
+    check_twice!(scene, pause_workflow, cancel, paused);
+    let late = scene.worker.finish(&scene.rig, &grant).await;
+    assert!(late.is_err(), "its lease is over");
+    let paused_by = scene.rig.event(scene.id, "operator_paused").await;
+    assert_eq!(paused_by.reason, text(1000));
+
+    let mut client = scene.workflows();
+    scene.rig.set_labelled(scene.id, LabelState::Absent).await;
+    let answer = client.resume_workflow(resume.clone()).await;
+    scene.check_reason(answer, Code::FailedPrecondition, "LABEL_ABSENT");
+    scene.rig.set_labelled(scene.id, LabelState::Present).await;
+    check_twice!(scene, resume_workflow, resume.clone(), analyzing);
+
+    let answer = client.resubmit_workflow(resubmit.clone()).await;
+    let metadata = scene.check_reason(answer, Code::FailedPrecondition, "NOT_OVER");
+    assert_eq!(metadata["state"], "ANALYZING");
+    let abandoned = v1::WorkflowState::Abandoned;
+    check_twice!(scene, abandon_workflow, abandon, abandoned);
+    for answer in [
+        client.pause_workflow(pause).await.map(drop_answer),
+        client.resume_workflow(resume).await.map(drop_answer),
+    ] {
+        let metadata = scene.check_reason(answer, Code::FailedPrecondition, "ILLEGAL_TRANSITION");
+        assert_eq!(metadata["state"], "ABANDONED");
+    }
+
+    scene.rig.set_open(scene.id, false).await;
+    let answer = client.resubmit_workflow(resubmit.clone()).await;
+    scene.check_reason(answer, Code::FailedPrecondition, "ITEM_CLOSED");
+    scene.rig.set_open(scene.id, true).await;
+    let next = check_twice!(scene, resubmit_workflow, resubmit, analyzing);
+    assert_eq!(next.predecessor_id, scene.id.to_string());
+    let ended = client
+        .get_workflow(v1::GetWorkflowRequest {
+            workflow_id: scene.id.to_string(),
+        })
+        .await
+        .expect("it is there");
+    let ended = ended.into_inner().workflow.expect("it is there");
+    assert_eq!(ended.successor_id, next.id);
+}
+
+fn drop_answer<T>(answer: Response<T>) -> Response<()> {
+    answer.map(drop)
+}
+
 #[tokio::test]
 async fn what_operators_may_not_do_is_refused_with_the_reason() {
     let scene = Scene::new().await;

@@ -80,6 +80,10 @@ impl Forge for FaultyForge {
         self.inner.item(repository, number).await
     }
 
+    async fn glance(&self, repository: &Repository, number: u64) -> Result<Option<Item>, Error> {
+        self.inner.glance(repository, number).await
+    }
+
     async fn branch(&self, repository: &Repository, name: &str) -> Result<Option<CommitId>, Error> {
         self.inner.branch(repository, name).await
     }

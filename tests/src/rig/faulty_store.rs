@@ -191,6 +191,17 @@ impl Store for FaultyStore {
         self.inner.workflow_of_item(repository, number).await
     }
 
+    async fn workflows_that_may_leave(
+        &self,
+        repository: RepositoryId,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowRow>, Error> {
+        self.inner
+            .workflows_that_may_leave(repository, after, limit)
+            .await
+    }
+
     async fn attempts_of(
         &self,
         workflow: WorkflowId,

@@ -64,6 +64,9 @@ impl History {
         self.check_fences(&mut faults);
         self.check_places(&mut faults);
         self.check_tiers(&mut faults);
+        self.check_rests(&mut faults);
+        self.check_items(&mut faults);
+        self.check_successions(&mut faults);
         faults
     }
 
@@ -258,6 +261,97 @@ impl History {
                 ));
             }
             *highest = attempt.tier.max(*highest);
+        }
+    }
+
+    /// Between a pause and its end nothing of a workflow is leased, whatever the row of the lease says.
+    fn check_rests(&self, faults: &mut Vec<String>) {
+        let mut rests = HashSet::new();
+        for event in &self.events {
+            let About::Workflow { id, from, to } = event.about else {
+                continue;
+            };
+            if event.kind == "attempt_leased" && rests.contains(&id) {
+                faults.push(format!("event {} leases under a pause", event.sequence));
+            }
+            match (from == State::Paused, to == State::Paused) {
+                (false, true) => rests.insert(id),
+                (true, false) => rests.remove(&id),
+                (true, true) | (false, false) => false,
+            };
+        }
+    }
+
+    /// At every point one workflow of an item at most is not over.
+    fn check_items(&self, faults: &mut Vec<String>) {
+        let items: HashMap<WorkflowId, _> = self
+            .workflows
+            .iter()
+            .map(|row| {
+                (
+                    row.workflow.id,
+                    (row.workflow.repository, row.workflow.number),
+                )
+            })
+            .collect();
+        let mut live: HashMap<_, WorkflowId> = HashMap::new();
+        for event in &self.events {
+            let About::Workflow { id, to, .. } = event.about else {
+                continue;
+            };
+            let Some(item) = items.get(&id) else {
+                faults.push(format!("event {} is about no workflow", event.sequence));
+                continue;
+            };
+            let other = live.get(item).copied().filter(|other| *other != id);
+            match (to.is_terminal(), other) {
+                (false, Some(other)) => faults.push(format!(
+                    "event {}: {other} and {id} are under way for one item",
+                    event.sequence
+                )),
+                (false, None) => {
+                    live.insert(*item, id);
+                }
+                (true, None) => {
+                    live.remove(item);
+                }
+                (true, Some(_)) => {}
+            }
+        }
+    }
+
+    /// A workflow follows one of the same item, after that has ended, and no other follows it.
+    fn check_successions(&self, faults: &mut Vec<String>) {
+        let mut followed = HashSet::new();
+        for row in &self.workflows {
+            let next = &row.workflow;
+            let Some(before) = next.predecessor else {
+                continue;
+            };
+            if !followed.insert(before) {
+                faults.push(format!("{before} is followed twice"));
+            }
+            let earlier = self.workflows.iter().find(|row| row.workflow.id == before);
+            let is_same_item = earlier.is_some_and(|earlier| {
+                let earlier = &earlier.workflow;
+                (earlier.repository, earlier.number) == (next.repository, next.number)
+            });
+            let began = self
+                .events
+                .iter()
+                .position(|event| event.about.workflow() == Some(next.id))
+                .unwrap_or_default();
+            let state_then = self.events[..began]
+                .iter()
+                .rev()
+                .find(|event| event.about.workflow() == Some(before))
+                .and_then(|event| event.about.states())
+                .map(|(_, to)| to);
+            let had_ended = matches!(state_then, Some(State::Abandoned | State::CreatedPr));
+            if !is_same_item || !had_ended {
+                let id = next.id;
+                faults.push(format!("{id} follows {before}, which was {state_then:?}"));
+            }
         }
     }
 

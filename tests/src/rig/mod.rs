@@ -9,6 +9,7 @@ pub mod drive;
 pub mod faulty_forge;
 pub mod faulty_store;
 pub mod history;
+pub mod place;
 pub mod remote;
 pub mod rows;
 pub mod run;
@@ -28,7 +29,9 @@ use pointsman_master::{
     },
     forge::builtin::BuiltinForge,
     logs::{LogStore, Logs},
-    service::{NewIssue, NewRepository, Ports, Service, Settings, WorkflowView, wake::Wake},
+    service::{
+        NewIssue, NewRepository, Ports, Request, Service, Settings, WorkflowView, wake::Wake,
+    },
     store::{
         Store,
         model::{Repository, WorkflowFilter, WorkflowRow},
@@ -376,6 +379,16 @@ impl Master {
             checks,
             service,
         }
+    }
+}
+
+/// What a person asks of a workflow, whatever its version is.
+pub fn ask(workflow: WorkflowId, reason: &str) -> Request<'_> {
+    Request {
+        workflow,
+        expected_version: None,
+        reason,
+        actor: PERSON,
     }
 }
 

@@ -7,15 +7,11 @@ use pointsman_master::{
     domain::{
         attempt::Role,
         ids::{CommitId, LeaseKey},
-        verdict::Verdict,
     },
     service::{Claim, Completion, Error, Grant},
 };
 
-use super::{
-    FakeWorker, Rig,
-    worker::{approve, changed, check_result, ready},
-};
+use super::{FakeWorker, Rig, worker::check_result};
 
 /// Longer than every backoff that has no jitter, shorter than every time-to-live.
 const STEP: Duration = Duration::from_secs(30);
@@ -134,22 +130,12 @@ impl Errand {
     }
 
     async fn outcome(&mut self, rig: &Rig, grant: &Grant) -> Completion {
-        Completion::Verdict(match grant.attempt.role {
-            Role::Estimator => ready(),
-            Role::Implementer => changed(&self.worker.work(rig, grant).await),
-            Role::Reviewer => approve(),
-            Role::ConflictResolver => Verdict::Resolved {
-                commit: Some(self.worker.work(rig, grant).await),
-            },
-            Role::Escalator => Verdict::Retry {
-                plan: "again".to_owned(),
-            },
-            Role::Ci => {
-                let red = self
-                    .red
-                    .get_or_insert_with(|| grant.checkout_commit.clone());
-                return check_result(u32::from(*red == grant.checkout_commit));
-            }
-        })
+        if grant.attempt.role == Role::Ci {
+            let red = self
+                .red
+                .get_or_insert_with(|| grant.checkout_commit.clone());
+            return check_result(u32::from(*red == grant.checkout_commit));
+        }
+        self.worker.good(rig, grant).await
     }
 }

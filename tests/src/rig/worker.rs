@@ -163,6 +163,28 @@ impl FakeWorker {
         commit
     }
 
+    /// What a harness says that does well.
+    pub async fn good(&self, rig: &Rig, grant: &Grant) -> Completion {
+        Completion::Verdict(match grant.attempt.role {
+            Role::Estimator => ready(),
+            Role::Implementer => changed(&self.work(rig, grant).await),
+            Role::Reviewer => approve(),
+            Role::ConflictResolver => Verdict::Resolved {
+                commit: Some(self.work(rig, grant).await),
+            },
+            Role::Escalator => Verdict::Retry {
+                plan: "again".to_owned(),
+            },
+            Role::Ci => return check_result(0),
+        })
+    }
+
+    /// Ends a lease as a harness does that does well.
+    pub async fn finish(&self, rig: &Rig, grant: &Grant) -> Result<Completed, Error> {
+        let completion = self.good(rig, grant).await;
+        self.complete(rig, grant.lease.key, completion).await
+    }
+
     /// Says that these sessions live, and hears which are to be stopped.
     pub async fn beat(&self, rig: &Rig, keys: &[LeaseKey]) -> Result<Vec<Stop>, Error> {
         Ok(self.hear(rig, keys).await?.stops)

@@ -74,21 +74,24 @@ impl<'a> Draft<'a> {
         ))
     }
 
-    /// Moves to `to` beside the table.
-    pub(super) fn move_out_of_band(
+    /// Rests in PAUSED, or goes on from there, beside the table. The open effect waits.
+    pub(super) fn rest_or_resume(
         mut self,
         to: State,
         event: OutOfBand,
         attempts: Attempts,
     ) -> Outcome {
-        let keeps_effect = attempts != Attempts::Cancelled;
         self.progress.state = to;
-        let effect = if keeps_effect {
-            OpenEffect::Kept
-        } else {
-            OpenEffect::Closed
-        };
-        self.finish(EventKind::OutOfBand(event), attempts, effect, false)
+        let kind = EventKind::OutOfBand(event);
+        self.finish(kind, attempts, OpenEffect::Kept, false)
+    }
+
+    /// Ends in `to` beside the table, and with it all work and the open effect.
+    pub(super) fn end_out_of_band(mut self, to: State, event: OutOfBand) -> Outcome {
+        self.progress.pause = None;
+        self.progress.state = to;
+        let kind = EventKind::OutOfBand(event);
+        self.finish(kind, Attempts::Cancelled, OpenEffect::Closed, false)
     }
 
     /// Writes `note` and stays.

@@ -264,8 +264,12 @@ impl<'a> Context<'a> {
         let progress = self.workflow.progress();
         match (label, progress.pause) {
             (LabelState::Absent, None) if !progress.state.is_terminal() => {
-                let was = progress.state;
-                Ok(self.pausing(was, PausedBy::Label, OutOfBand::OptInLabelRemoved))
+                let pause = Pause {
+                    was: progress.state,
+                    by: PausedBy::Label,
+                };
+                let event = OutOfBand::OptInLabelRemoved;
+                Ok(self.pausing(pause, event, Attempts::PendingCancelled))
             }
             (LabelState::Present, Some(pause)) if pause.by == PausedBy::Label => {
                 Ok(self.resuming(pause, OutOfBand::OptInLabelRestored))
@@ -274,11 +278,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    pub(super) fn pausing(self, was: State, by: PausedBy, event: OutOfBand) -> Outcome {
+    pub(super) fn pausing(self, pause: Pause, event: OutOfBand, attempts: Attempts) -> Outcome {
         self.draft()
-            .fact("pre_pause_state", was.as_str())
-            .with(|p| p.pause = Some(Pause { was, by }))
-            .move_out_of_band(State::Paused, event, Attempts::PendingCancelled)
+            .fact("pre_pause_state", pause.was.as_str())
+            .fact("cancels_running", attempts == Attempts::Cancelled)
+            .with(|p| p.pause = Some(pause))
+            .rest_or_resume(State::Paused, event, attempts)
     }
 
     /// Paused time counts towards no timer: the waits of the state begin anew.
@@ -303,7 +308,7 @@ impl<'a> Context<'a> {
                     | State::Stuck => {}
                 }
             })
-            .move_out_of_band(pause.was, event, Attempts::Kept)
+            .rest_or_resume(pause.was, event, Attempts::Kept)
     }
 
     /// Facts that end an item win over everything, a pause too. STUCK has one exit: it only keeps them.
@@ -334,19 +339,31 @@ impl<'a> Context<'a> {
             (UpstreamFact::Merged { commit }, Kind::PullRequest) => Ok(self
                 .draft()
                 .fact("merged_commit", commit.as_ref().map(CommitId::as_str))
-                .with(|p| {
-                    p.pause = None;
-                    p.merged_commit = commit;
-                })
-                .move_out_of_band(
-                    State::Merged,
-                    OutOfBand::UpstreamMerged,
-                    Attempts::Cancelled,
-                )),
-            (UpstreamFact::Merged { .. }, Kind::Issue) | (UpstreamFact::Closed, _) => {
-                self.draft().take(Event::UpstreamClosed)
-            }
+                .with(|p| p.merged_commit = commit)
+                .end_out_of_band(State::Merged, OutOfBand::UpstreamMerged)),
+            (UpstreamFact::Merged { .. }, Kind::Issue) | (UpstreamFact::Closed, _) => self
+                .draft()
+                .with(|p| p.left_at = Some(self.now))
+                .take(Event::UpstreamClosed),
         }
+    }
+
+    /// Noted once: from then on another workflow may follow.
+    pub(super) fn item_left(self) -> Result<Outcome, Refusal> {
+        let progress = self.workflow.progress();
+        if !matches!(progress.state, State::Abandoned | State::CreatedPr) {
+            return Err(Refusal::NotPossible {
+                action: "noting that the item left",
+                state: progress.state,
+            });
+        }
+        if progress.left_at.is_some() {
+            return Ok(Outcome::Unchanged);
+        }
+        Ok(self
+            .draft()
+            .with(|p| p.left_at = Some(self.now))
+            .note(Note::ItemLeft))
     }
 }
 

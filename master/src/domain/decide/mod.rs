@@ -41,6 +41,7 @@ pub fn decide(
         Input::HeadSeen { head } => context.head_seen(head),
         Input::Label(label) => context.label(label),
         Input::Upstream(fact) => context.upstream(fact),
+        Input::ItemLeft => context.item_left(),
         Input::Operator(action) => context.operator(action),
         Input::PickupsSpent {
             pickup_count,

@@ -2,53 +2,57 @@
 
 use super::Context;
 use crate::domain::{
-    decision::{Attempts, LabelState, Note, OperatorAction, Outcome, Refusal},
+    decision::{Attempts, Gate, Note, OperatorAction, Outcome, Refusal, Running},
     policy::MAX_FLAKE_RETRIES,
     transitions::{Event, OutOfBand, State},
-    workflow::PausedBy,
+    workflow::{Pause, PausedBy},
 };
 
 impl Context<'_> {
     pub(super) fn operator(self, action: OperatorAction) -> Result<Outcome, Refusal> {
         match action {
-            OperatorAction::Pause => self.operator_pause(),
-            OperatorAction::Resume => self.operator_resume(),
-            OperatorAction::Unstick { label } => self.unstick(label),
+            OperatorAction::Pause { running } => self.operator_pause(running),
+            OperatorAction::Resume { gate } => self.operator_resume(gate),
+            OperatorAction::Unstick { gate } => self.unstick(gate),
             OperatorAction::Abandon => self.abandon(),
             OperatorAction::SetCiFlakeRetries { remaining } => self.set_ci_flake_retries(remaining),
         }
     }
 
     /// A workflow that the label paused stays where it is, but from now on only an operator resumes it.
-    fn operator_pause(self) -> Result<Outcome, Refusal> {
+    fn operator_pause(self, running: Running) -> Result<Outcome, Refusal> {
         let progress = self.workflow.progress();
-        match progress.pause {
-            Some(pause) if pause.by == PausedBy::Operator => Ok(Outcome::Unchanged),
-            Some(pause) => {
-                Ok(self.pausing(pause.was, PausedBy::Operator, OutOfBand::OperatorPaused))
-            }
-            None if progress.state.is_terminal() => Err(Refusal::NotPossible {
+        let is_operators = progress
+            .pause
+            .is_some_and(|pause| pause.by == PausedBy::Operator);
+        if is_operators && running == Running::Left {
+            return Ok(Outcome::Unchanged);
+        }
+        if progress.state.is_terminal() {
+            return Err(Refusal::NotPossible {
                 action: "pausing",
                 state: progress.state,
-            }),
-            None => Ok(self.pausing(
-                progress.state,
-                PausedBy::Operator,
-                OutOfBand::OperatorPaused,
-            )),
+            });
         }
+        let pause = Pause {
+            was: self.workflow.underlying_state(),
+            by: PausedBy::Operator,
+        };
+        let attempts = match running {
+            Running::Left => Attempts::PendingCancelled,
+            Running::Cancelled => Attempts::Cancelled,
+        };
+        Ok(self.pausing(pause, OutOfBand::OperatorPaused, attempts))
     }
 
-    fn operator_resume(self) -> Result<Outcome, Refusal> {
+    fn operator_resume(self, gate: Gate) -> Result<Outcome, Refusal> {
         let progress = self.workflow.progress();
         match progress.pause {
             Some(pause) if pause.by == PausedBy::Operator => {
+                gate.pass("resuming")?;
                 Ok(self.resuming(pause, OutOfBand::OperatorResumed))
             }
-            Some(_) => Err(Refusal::NotPossible {
-                action: "resuming what the missing label paused",
-                state: progress.state,
-            }),
+            Some(_) => Err(Refusal::PausedByLabel),
             None if progress.state.is_terminal() => Err(Refusal::NotPossible {
                 action: "resuming",
                 state: progress.state,
@@ -57,28 +61,23 @@ impl Context<'_> {
         }
     }
 
-    fn unstick(self, label: LabelState) -> Result<Outcome, Refusal> {
-        match (self.workflow.state(), label) {
-            (State::Stuck | State::Paused, LabelState::Absent) => Err(Refusal::LabelAbsent),
-            (State::Stuck | State::Paused, LabelState::Present) => {
-                self.draft().take(Event::OperatorUnstick)
-            }
+    fn unstick(self, gate: Gate) -> Result<Outcome, Refusal> {
+        match self.workflow.state() {
             // Repeated: it is back already.
-            (State::Discovered, _) => Ok(Outcome::Unchanged),
-            (
-                State::Analyzing
-                | State::Implementing
-                | State::AwaitingCi
-                | State::ConflictResolving
-                | State::Escalating
-                | State::Reviewing
-                | State::Merging
-                | State::Merged
-                | State::CreatedPr
-                | State::Abandoned,
-                _,
-            ) => self.draft().take(Event::OperatorUnstick),
+            State::Discovered => return Ok(Outcome::Unchanged),
+            State::Stuck | State::Paused => gate.pass("unsticking")?,
+            State::Analyzing
+            | State::Implementing
+            | State::AwaitingCi
+            | State::ConflictResolving
+            | State::Escalating
+            | State::Reviewing
+            | State::Merging
+            | State::Merged
+            | State::CreatedPr
+            | State::Abandoned => {}
         }
+        self.draft().take(Event::OperatorUnstick)
     }
 
     fn abandon(self) -> Result<Outcome, Refusal> {
@@ -92,11 +91,9 @@ impl Context<'_> {
                 state,
             });
         }
-        Ok(self.draft().with(|p| p.pause = None).move_out_of_band(
-            State::Abandoned,
-            OutOfBand::OperatorAbandoned,
-            Attempts::Cancelled,
-        ))
+        Ok(self
+            .draft()
+            .end_out_of_band(State::Abandoned, OutOfBand::OperatorAbandoned))
     }
 
     fn set_ci_flake_retries(self, remaining: u32) -> Result<Outcome, Refusal> {

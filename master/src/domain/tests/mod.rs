@@ -19,6 +19,7 @@ mod properties;
 mod property_saboteurs;
 mod saboteurs;
 mod strategies;
+mod succession;
 mod table;
 mod upstream;
 mod verdicts;
@@ -57,6 +58,7 @@ fn identity(kind: Kind) -> Identity {
         head_ref: "pointsman/7".to_owned(),
         base_ref: "main".to_owned(),
         parent: None,
+        predecessor: None,
         created_at: EARLIER,
     }
 }
@@ -75,6 +77,7 @@ fn progress(state: State) -> Progress {
         merged_commit: None,
         pull_request: None,
         upstream: None,
+        left_at: None,
     }
 }
 

@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::domain::{
-    decision::{Attempts, LabelState, OperatorAction},
+    decision::{Attempts, Gate, OperatorAction},
     policy::MAX_FLAKE_RETRIES,
     workflow::Upstream,
 };
 
 const ABANDON: Input = Input::Operator(OperatorAction::Abandon);
 
-fn unstick(label: LabelState) -> Input {
-    Input::Operator(OperatorAction::Unstick { label })
+fn unstick(gate: Gate) -> Input {
+    Input::Operator(OperatorAction::Unstick { gate })
 }
 
 fn set_flake_retries(remaining: u32) -> Input {
@@ -20,17 +20,17 @@ fn set_flake_retries(remaining: u32) -> Input {
 #[test]
 fn unsticking_leads_from_stuck_and_paused_to_discovered() {
     let expected = "operator_unstick -> DISCOVERED";
-    check(&issue(State::Stuck), unstick(LabelState::Present), expected);
+    check(&issue(State::Stuck), unstick(Gate::Open), expected);
     for &by in PausedBy::ALL {
         let workflow = paused(Kind::PullRequest, State::Reviewing, by);
-        check(&workflow, unstick(LabelState::Present), expected);
+        check(&workflow, unstick(Gate::Open), expected);
     }
 }
 
 #[test]
 fn unsticking_cancels_what_runs_and_closes_the_effect() {
     let workflow = paused(Kind::PullRequest, State::Merging, PausedBy::Operator);
-    let decision = decision(&workflow, unstick(LabelState::Present));
+    let decision = decision(&workflow, unstick(Gate::Open));
     assert_eq!(decision.attempts, Attempts::Cancelled);
     assert_eq!(decision.effect, OpenEffect::Closed);
 }
@@ -49,7 +49,7 @@ fn unsticking_refills_the_counters_and_keeps_the_tier() {
         };
         p.upstream = Some(Upstream::Closed);
     });
-    let unstuck = after(&workflow, unstick(LabelState::Present));
+    let unstuck = after(&workflow, unstick(Gate::Open));
     let fresh = Counters {
         ci_red_rounds: 0,
         review_rounds: 0,
@@ -64,16 +64,29 @@ fn unsticking_refills_the_counters_and_keeps_the_tier() {
 }
 
 #[test]
-fn unsticking_without_the_label_is_refused_with_the_reason() {
-    let input = unstick(LabelState::Absent);
-    check_refused(&issue(State::Stuck), input.clone(), "opt-in label");
-    let workflow = paused(Kind::Issue, State::Analyzing, PausedBy::Label);
-    check_refused(&workflow, input, "opt-in label");
+fn unsticking_is_refused_with_the_reason_where_the_gate_is_shut() {
+    let reasons = [
+        (Gate::LabelAbsent, "opt-in label"),
+        (Gate::ItemOver, "closed: reopen it before unsticking"),
+    ];
+    for (gate, reason) in reasons {
+        check_refused(&issue(State::Stuck), unstick(gate), reason);
+        let workflow = paused(Kind::Issue, State::Analyzing, PausedBy::Label);
+        check_refused(&workflow, unstick(gate), reason);
+    }
+}
+
+#[test]
+fn the_gate_is_open_for_what_is_open_and_labelled_alone() {
+    assert_eq!(Gate::of(true, true), Gate::Open);
+    assert_eq!(Gate::of(true, false), Gate::LabelAbsent);
+    assert_eq!(Gate::of(false, true), Gate::ItemOver);
+    assert_eq!(Gate::of(false, false), Gate::ItemOver);
 }
 
 #[test]
 fn unsticking_twice_is_once() {
-    let input = unstick(LabelState::Present);
+    let input = unstick(Gate::Open);
     check(&issue(State::Discovered), input, "unchanged");
 }
 
@@ -84,11 +97,7 @@ fn nothing_else_is_unstuck() {
             continue;
         }
         let expected = format!("operator_unstick is not legal for pull_request in {state}");
-        check_refused(
-            &pull_request(state),
-            unstick(LabelState::Present),
-            &expected,
-        );
+        check_refused(&pull_request(state), unstick(Gate::Open), &expected);
     }
 }
 

@@ -4,14 +4,23 @@ use super::*;
 use crate::domain::{
     ci::CiReading,
     decide::immediate,
-    decision::{Attempts, EffectResult, LabelState, OperatorAction},
+    decision::{Attempts, EffectResult, Gate, LabelState, OperatorAction, Running},
     verdict::Verdict,
 };
 
 const ABSENT: Input = Input::Label(LabelState::Absent);
 const PRESENT: Input = Input::Label(LabelState::Present);
-const PAUSE: Input = Input::Operator(OperatorAction::Pause);
-const RESUME: Input = Input::Operator(OperatorAction::Resume);
+const PAUSE: Input = Input::Operator(OperatorAction::Pause {
+    running: Running::Left,
+});
+const PAUSE_AND_CANCEL: Input = Input::Operator(OperatorAction::Pause {
+    running: Running::Cancelled,
+});
+const RESUME: Input = resume(Gate::Open);
+
+const fn resume(gate: Gate) -> Input {
+    Input::Operator(OperatorAction::Resume { gate })
+}
 
 fn live_states() -> impl Iterator<Item = State> {
     State::ALL
@@ -102,10 +111,47 @@ fn an_operators_pause_outranks_the_labels() {
 }
 
 #[test]
+fn an_operators_pause_may_cancel_what_runs_and_keeps_the_effect() {
+    let scenes = live_states().flat_map(|state| {
+        [
+            (state, pull_request(state)),
+            (state, by_label(state)),
+            (state, by_operator(state)),
+        ]
+    });
+    for (state, workflow) in scenes {
+        let expected = format!("operator_paused -> PAUSED by operator, was {state}");
+        check(&workflow, PAUSE_AND_CANCEL, &expected);
+        let decision = decision(&workflow, PAUSE_AND_CANCEL);
+        assert_eq!(decision.attempts, Attempts::Cancelled);
+        assert_eq!(decision.effect, OpenEffect::Kept);
+        assert_eq!(decision.detail["cancels_running"], true);
+    }
+}
+
+#[test]
+fn resuming_is_refused_with_the_reason_where_the_gate_is_shut() {
+    let workflow = by_operator(State::Reviewing);
+    check_refused(&workflow, resume(Gate::LabelAbsent), "label");
+    check_refused(&workflow, resume(Gate::ItemOver), "closed: reopen it");
+    // What goes on already is not asked again.
+    check(
+        &pull_request(State::Reviewing),
+        resume(Gate::LabelAbsent),
+        "unchanged",
+    );
+}
+
+#[test]
 fn an_ended_workflow_is_neither_paused_nor_resumed() {
     for &state in State::ALL {
         if state.is_terminal() {
             check_refused(&pull_request(state), PAUSE, "pausing is not possible");
+            check_refused(
+                &pull_request(state),
+                PAUSE_AND_CANCEL,
+                "pausing is not possible",
+            );
             check_refused(&pull_request(state), RESUME, "resuming is not possible");
         }
     }

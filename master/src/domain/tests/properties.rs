@@ -9,7 +9,7 @@ use super::{
 use crate::domain::{
     attempt::Role,
     decide::spent_exit,
-    decision::{Attempts, EventKind, Refusal},
+    decision::{Attempts, EventKind, Note, Refusal},
     effect::Effect,
     policy::MAX_FLAKE_RETRIES,
     transitions::{Event, OutOfBand, apply_event},
@@ -117,8 +117,10 @@ fn moves_along_the_table(before: &Workflow, decision: &Decision) -> bool {
                     OutOfBand::OperatorAbandoned => to.state == State::Abandoned,
                 }
         }
-        EventKind::Note(_) => {
-            let may_note = !from.state.is_terminal() || from.state == State::Stuck;
+        EventKind::Note(note) => {
+            let is_last =
+                note == Note::ItemLeft && matches!(from.state, State::Abandoned | State::CreatedPr);
+            let may_note = !from.state.is_terminal() || from.state == State::Stuck || is_last;
             may_note && to.state == from.state && to.pause == from.pause
         }
     }
@@ -138,8 +140,14 @@ fn keeps_pause(before: &Workflow, decision: &Decision) -> bool {
 
 fn loses_no_work(decision: &Decision) -> bool {
     match decision.event {
-        EventKind::OutOfBand(OutOfBand::OptInLabelRemoved | OutOfBand::OperatorPaused) => {
-            decision.attempts == Attempts::PendingCancelled && decision.effect == OpenEffect::Kept
+        EventKind::OutOfBand(
+            event @ (OutOfBand::OptInLabelRemoved | OutOfBand::OperatorPaused),
+        ) => {
+            // Only an operator may say that what runs is not to go on.
+            let is_cancelled = decision.attempts == Attempts::Cancelled;
+            let may_cancel = event == OutOfBand::OperatorPaused;
+            (decision.attempts == Attempts::PendingCancelled || is_cancelled && may_cancel)
+                && decision.effect == OpenEffect::Kept
         }
         EventKind::OutOfBand(OutOfBand::OptInLabelRestored | OutOfBand::OperatorResumed) => {
             decision.attempts == Attempts::Kept && decision.effect == OpenEffect::Kept
@@ -205,9 +213,9 @@ proptest! {
             return Ok(());
         }
         if let Ok(Outcome::Changed(decision)) = decide(&workflow, input, &policy, NOW) {
-            prop_assert_eq!(workflow.state(), State::Stuck);
             let unsticks = decision.event == EventKind::Transition(Event::OperatorUnstick);
-            prop_assert!(unsticks || decision.progress.state == State::Stuck);
+            prop_assert!(!unsticks || workflow.state() == State::Stuck);
+            prop_assert!(unsticks || decision.progress.state == workflow.state());
         }
     }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{
     ci::{CheckFailure, CiReading, Conclusion},
-    decision::{EffectResult, Immediate, LabelState, OperatorAction, UpstreamFact},
+    decision::{EffectResult, Gate, Immediate, LabelState, OperatorAction, Running, UpstreamFact},
     policy::MAX_FLAKE_RETRIES,
     verdict::Verdict,
     workflow::Upstream,
@@ -185,13 +185,16 @@ pub(super) fn any_repeatable() -> impl Strategy<Value = Input> {
     prop_oneof![
         label.prop_map(Input::Label),
         Just(Input::Upstream(UpstreamFact::Closed)),
+        Just(Input::ItemLeft),
         prop::option::of(any_commit())
             .prop_map(|commit| Input::Upstream(UpstreamFact::Merged { commit })),
-        Just(Input::Operator(OperatorAction::Pause)),
-        Just(Input::Operator(OperatorAction::Resume)),
+        Just(Input::Operator(OperatorAction::Pause {
+            running: Running::Left
+        })),
+        Just(Input::Operator(OperatorAction::Resume { gate: Gate::Open })),
         Just(Input::Operator(OperatorAction::Abandon)),
         Just(Input::Operator(OperatorAction::Unstick {
-            label: LabelState::Present
+            gate: Gate::Open
         })),
         (0..=MAX_FLAKE_RETRIES + 1).prop_map(|remaining| {
             Input::Operator(OperatorAction::SetCiFlakeRetries { remaining })
@@ -210,7 +213,9 @@ pub(super) fn any_input() -> impl Strategy<Value = Input> {
         2 => (any_commit(), any_reading()).prop_map(|(head, reading)| Input::Ci { head, reading }),
         1 => prop::sample::select(vec![
             Input::Admit,
-            Input::Operator(OperatorAction::Unstick { label: LabelState::Absent }),
+            Input::Operator(OperatorAction::Unstick { gate: Gate::LabelAbsent }),
+            Input::Operator(OperatorAction::Resume { gate: Gate::ItemOver }),
+            Input::Operator(OperatorAction::Pause { running: Running::Cancelled }),
             Input::PickupsSpent { pickup_count: 3, max_pickups: 3 },
             Input::BudgetSpent { reason: String::new() },
             Input::Immediate(Immediate::SkipEstimator),

@@ -57,6 +57,10 @@ impl Forge for BuiltinForge {
         self.read_item(repository, number).await
     }
 
+    async fn glance(&self, repository: &Repository, number: u64) -> Result<Option<Item>, Error> {
+        self.read_row(repository, number).await
+    }
+
     async fn branch(&self, repository: &Repository, name: &str) -> Result<Option<CommitId>, Error> {
         let mirror = self.mirrors.take(repository, "read a branch").await?;
         mirror.check_branch_name(name).await?;

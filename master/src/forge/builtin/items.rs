@@ -58,6 +58,19 @@ impl BuiltinForge {
         }
     }
 
+    pub(super) async fn read_row(
+        &self,
+        repository: &Repository,
+        number: u64,
+    ) -> Result<Option<Item>, Error> {
+        let row = self.store.forge_item(repository.id, number).await;
+        let row = row.map_err(|source| Error::Store {
+            operation: "glance at an item",
+            source,
+        })?;
+        Ok(row.map(Item::from))
+    }
+
     /// Adds what the last look says to a row. A pull request that turns out to be merged is closed by
     /// this in its row too: a push whose row was never written, or a merge made by hand.
     pub(super) async fn complete(&self, mirror: &Mirror, row: ForgeItem) -> Result<Item, Error> {
@@ -119,15 +132,7 @@ impl BuiltinForge {
 
 fn item(row: ForgeItem, head: Option<CommitId>) -> Item {
     Item {
-        number: row.number,
-        kind: row.kind,
-        title: row.title,
-        body: row.body,
-        labels: row.labels,
-        is_open: row.is_open,
-        merged_commit: row.merged_commit,
-        base_ref: row.base_ref,
-        head_ref: row.head_ref,
         head,
+        ..Item::from(row)
     }
 }

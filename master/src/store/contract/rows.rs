@@ -22,12 +22,12 @@ use crate::{
 };
 
 /// A workflow with the same identity, at another place.
-fn moved(workflow: &Workflow, progress: Progress) -> Workflow {
+pub(super) fn moved(workflow: &Workflow, progress: Progress) -> Workflow {
     Workflow::restore(workflow.identity().clone(), progress).unwrap()
 }
 
 /// A workflow at the same place, with another identity.
-fn being(workflow: &Workflow, change: impl FnOnce(&mut Identity)) -> Workflow {
+pub(super) fn being(workflow: &Workflow, change: impl FnOnce(&mut Identity)) -> Workflow {
     let mut identity = workflow.identity().clone();
     change(&mut identity);
     Workflow::restore(identity, workflow.progress().clone()).unwrap()
@@ -146,8 +146,14 @@ pub(crate) async fn a_moved_workflow_is_read_as_it_was_written(world: &World) {
         merged_commit: Some(commit(11)),
         pull_request: Some(12),
         upstream: None,
+        left_at: None,
+    };
+    let left = Progress {
+        left_at: Some(Timestamp(13)),
+        ..progress(State::Abandoned)
     };
     for state in [
+        left,
         everything.clone(),
         stuck(Upstream::Closed),
         stuck(Upstream::Merged),

@@ -74,6 +74,7 @@ pub(crate) fn progress(state: State) -> Progress {
         merged_commit: None,
         pull_request: None,
         upstream: None,
+        left_at: None,
     }
 }
 
@@ -169,6 +170,7 @@ impl World {
             head_ref: "lamp".to_owned(),
             base_ref: "main".to_owned(),
             parent: None,
+            predecessor: None,
             created_at: self.now(),
         };
         Workflow::restore(identity, progress).unwrap()

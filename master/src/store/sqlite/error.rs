@@ -205,6 +205,7 @@ const UNIQUE: &[(&str, Constraint)] = &[
         "workflows.repository_id, workflows.number",
         Constraint::OneLiveWorkflow,
     ),
+    ("workflows.predecessor_id", Constraint::OneSuccessor),
     ("attempts.subject_id", Constraint::OneLiveAttempt),
     ("effects.workflow_id", Constraint::OneOpenEffect),
     (

@@ -110,6 +110,15 @@ impl Store for SqliteStore {
         workflows::newest_of_item(&mut *self.reader().await?, repository, number).await
     }
 
+    async fn workflows_that_may_leave(
+        &self,
+        repository: RepositoryId,
+        after: Option<WorkflowId>,
+        limit: u32,
+    ) -> Result<Vec<WorkflowRow>, Error> {
+        workflows::may_leave(&mut *self.reader().await?, repository, after, limit).await
+    }
+
     async fn attempts_of(
         &self,
         workflow: WorkflowId,

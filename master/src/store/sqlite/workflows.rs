@@ -26,11 +26,12 @@ macro_rules! select_workflow {
         concat!(
             "
 SELECT w.id, w.repository_id, w.kind, w.number, w.title, w.body, w.head_ref, w.base_ref, w.parent_id,
-    w.priority, w.state, w.pre_pause_state, w.paused_by, w.tier, w.ci_red_rounds, w.review_rounds,
+    w.predecessor_id, w.priority, w.state, w.pre_pause_state, w.paused_by, w.tier, w.ci_red_rounds, w.review_rounds,
     w.conflict_rounds, w.ci_flake_retries_remaining, w.merge_rounds, w.head_moves, w.head_sha,
     w.awaiting_ci_started_at, w.merging_started_at, w.facts, w.merged_commit, w.pull_request_number,
-    w.upstream, w.state_since, w.ci_polls, w.ci_next_poll_at, w.version, w.created_at, w.updated_at,
-    w.change_sequence, r.name AS repository_name
+    w.upstream, w.upstream_left_at, w.state_since, w.ci_polls, w.ci_next_poll_at, w.version,
+    w.created_at, w.updated_at, w.change_sequence, r.name AS repository_name,
+    (SELECT s.id FROM workflows s WHERE s.predecessor_id = w.id) AS successor_id
 FROM workflows w
 JOIN repositories r ON r.id = w.repository_id",
             $rest
@@ -79,13 +80,13 @@ LIMIT 1"
 
 const INSERT: &str = "
 INSERT INTO workflows (id, repository_id, kind, number, title, body, head_ref, base_ref, parent_id,
-    created_at, updated_at, state_since, version, state, pre_pause_state, paused_by, tier,
-    ci_red_rounds, review_rounds, conflict_rounds, ci_flake_retries_remaining, merge_rounds,
+    predecessor_id, created_at, updated_at, state_since, version, state, pre_pause_state, paused_by,
+    tier, ci_red_rounds, review_rounds, conflict_rounds, ci_flake_retries_remaining, merge_rounds,
     head_moves, head_sha, awaiting_ci_started_at, merging_started_at, facts, merged_commit,
-    pull_request_number, upstream, priority, change_sequence)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, 1, $12, $13, $14, $15, $16, $17, $18, $19,
-    $20, $21, $22, $23, $24, $25, $26, $27, $28,
-    COALESCE((SELECT priority FROM workflows WHERE id = $9), 0),
+    pull_request_number, upstream, upstream_left_at, priority, change_sequence)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, 1, $13, $14, $15, $16, $17, $18, $19,
+    $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30,
+    COALESCE((SELECT priority FROM workflows WHERE id = COALESCE($10, $9)), 0),
     (SELECT COALESCE(MAX(change_sequence), 0) + 1 FROM workflows))";
 
 const UPDATE: &str = "
@@ -111,7 +112,8 @@ SET version = version + 1,
     facts = $17,
     merged_commit = $18,
     pull_request_number = $19,
-    upstream = $20
+    upstream = $20,
+    upstream_left_at = $21
 WHERE id = $1
   AND version = $2
 RETURNING id, version, state_since";
@@ -134,6 +136,32 @@ WHERE repository_id = $1
   -- Paused before it was admitted.
   AND NOT (state = $3 AND COALESCE(pre_pause_state, $4) = $4)";
 
+// Of a pull request the newest workflow counts, and of an item the newest workflow alone is looked at.
+const MAY_LEAVE: &str = select_workflow!(
+    "
+WHERE w.repository_id = $1
+  AND w.id > $2
+  AND w.upstream_left_at IS NULL
+  AND w.state IN ('ABANDONED', 'CREATED_PR')
+  AND NOT EXISTS (
+    SELECT 1
+    FROM workflows n
+    WHERE n.repository_id = w.repository_id
+      AND n.number = w.number
+      AND n.id > w.id
+  )
+  AND (w.state = 'ABANDONED' OR (
+    SELECT p.state
+    FROM workflows p
+    WHERE p.repository_id = w.repository_id
+      AND p.number = w.pull_request_number
+    ORDER BY p.id DESC
+    LIMIT 1
+  ) IN ('ABANDONED', 'STUCK'))
+ORDER BY w.id
+LIMIT $3"
+);
+
 const SET_CI_POLL: &str = "
 UPDATE workflows
 SET ci_polls = $2,
@@ -147,6 +175,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     NEWEST_CHANGE,
     SET_PRIORITY,
     NEWEST_OF_ITEM,
+    MAY_LEAVE,
     INSERT,
     UPDATE,
     COUNT_IN_STATES,
@@ -201,6 +230,7 @@ fn workflow(columns: &Columns<'_>) -> Result<Workflow, Error> {
         head_ref: columns.text("head_ref")?,
         base_ref: columns.text("base_ref")?,
         parent: columns.parsed_option("parent_id")?,
+        predecessor: columns.parsed_option("predecessor_id")?,
         created_at: columns.instant("created_at")?,
     };
     let progress = Progress {
@@ -222,6 +252,7 @@ fn workflow(columns: &Columns<'_>) -> Result<Workflow, Error> {
         merged_commit: columns.parsed_option("merged_commit")?,
         pull_request: columns.number_option("pull_request_number")?,
         upstream: upstream(columns)?,
+        left_at: columns.instant_option("upstream_left_at")?,
     };
     Workflow::restore(identity, progress).map_err(|error| columns.corrupt("pre_pause_state", error))
 }
@@ -230,6 +261,7 @@ fn from_row(row: &SqliteRow) -> Result<WorkflowRow, Error> {
     let columns = Columns::new(row, "workflows", "id");
     Ok(WorkflowRow {
         workflow: workflow(&columns)?,
+        successor: columns.parsed_option("successor_id")?,
         repository_name: columns.text("repository_name")?,
         priority: columns.number("priority")?,
         version: columns.number("version")?,
@@ -367,6 +399,24 @@ pub(super) async fn newest_of_item(
         .transpose()
 }
 
+pub(super) async fn may_leave(
+    connection: &mut SqliteConnection,
+    repository: RepositoryId,
+    after: Option<WorkflowId>,
+    limit: u32,
+) -> Result<Vec<WorkflowRow>, Error> {
+    sqlx::query(MAY_LEAVE)
+        .bind(repository.to_string())
+        .bind(after_id(after))
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .during("list workflows that are over")?
+        .iter()
+        .map(from_row)
+        .collect()
+}
+
 /// The transaction that calls has the write lock, and so the row's.
 pub(super) async fn lock(
     connection: &mut SqliteConnection,
@@ -414,7 +464,8 @@ fn bind_progress(query: Query, values: &Values<'_>, progress: &Progress) -> Resu
         .bind(values.json("facts", &progress.facts)?)
         .bind(progress.merged_commit.as_ref().map(ToString::to_string))
         .bind(pull_request)
-        .bind(progress.upstream.as_ref().map(upstream_name)))
+        .bind(progress.upstream.as_ref().map(upstream_name))
+        .bind(progress.left_at.map(|instant| instant.0)))
 }
 
 pub(super) async fn insert(
@@ -436,6 +487,7 @@ pub(super) async fn insert(
         .bind(workflow.head_ref.clone())
         .bind(workflow.base_ref.clone())
         .bind(workflow.parent.map(|parent| parent.to_string()))
+        .bind(workflow.predecessor.map(|earlier| earlier.to_string()))
         .bind(workflow.created_at.0)
         .bind(now.0);
     bind_progress(query, &values, workflow.progress())?

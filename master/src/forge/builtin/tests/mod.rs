@@ -507,6 +507,7 @@ fn workflow(world: &BuiltinWorld) -> Workflow {
         head_ref: HEAD.to_owned(),
         base_ref: "main".to_owned(),
         parent: None,
+        predecessor: None,
         created_at: NOW,
     };
     Workflow::new(identity, &Policy::default(), 1, None)
