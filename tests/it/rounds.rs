@@ -84,8 +84,10 @@ async fn two_pull_requests_on_the_same_lines_are_both_merged() {
 
 #[tokio::test]
 async fn each_harness_is_told_what_the_rounds_before_found_out() {
-    let mut setup = Setup::default();
-    setup.ci = "test -e {gates}/green || { echo the check says no; exit 1; }".to_owned();
+    let setup = Setup {
+        ci: "test -e {gates}/green || { echo the check says no; exit 1; }".to_owned(),
+        ..Setup::default()
+    };
     let world = world(setup).await;
     let wait = |gate: &str| Step::WaitFor(gate.to_owned());
     let implementers = [
