@@ -12,10 +12,10 @@ use crate::{
     error::Error,
     event, exit,
     exit::Exit,
-    fleet, help, item, logs, machine,
+    fleet, help, hold, item, logs, machine,
     output::Format,
     programs::Program,
-    repo, schema, scripted_harness, up, watch, worker, workflow,
+    repo, schema, scripted_harness, stats, up, watch, worker, workflow,
 };
 
 /// Drives issues to merged pull requests: a master, its workers, and the commands to run them.
@@ -107,6 +107,12 @@ enum Command {
     Undrain(worker::Undrain),
     /// End all leases of a worker whose processes are known to be gone
     DeclareDead(worker::DeclareDead),
+    /// List accounts and profiles that get no work for a while
+    Holds(hold::List),
+    /// End a hold now
+    ReleaseHold(hold::Release),
+    /// Show how the whole fleet stands, in figures
+    Stats(stats::Show),
     /// Turn the crank of one of the master's duties, or of all, now
     Sweep(fleet::Sweep),
     /// Let a workflow rest until `resume`
@@ -159,6 +165,9 @@ impl Cli {
             Command::Drain(command) => block_on(command.run(&target)),
             Command::Undrain(command) => block_on(command.run(&target)),
             Command::DeclareDead(command) => block_on(command.run(&target)),
+            Command::Holds(command) => block_on(command.run(&target)),
+            Command::ReleaseHold(command) => block_on(command.run(&target)),
+            Command::Stats(command) => block_on(command.run(&target)),
             Command::Sweep(command) => block_on(command.run(&target)),
             Command::Pause(command) => block_on(command.run(&target)),
             Command::Resume(command) => block_on(command.run(&target)),
@@ -255,6 +264,10 @@ mod tests {
             "logs --attempt 01890000-0000-7000-8000-000000000000 --fence 2 -o json",
             "sweep reaper",
             "workers -o json",
+            "holds",
+            "release-hold 01890000-0000-7000-8000-000000000000 --reason R",
+            "stats -o json",
+            "schema infrastructure_error",
             "drain worker-1 --stop-sessions --reason R",
             "undrain worker-1 --reason R",
             "declare-dead worker-1 --force --reason R",
@@ -301,6 +314,7 @@ mod tests {
         check("unstick demo#1", "--reason <REASON>");
         check("drain worker-1", "--reason <REASON>");
         check("undrain worker-1", "--reason <REASON>");
+        check("release-hold x", "--reason <REASON>");
         check("declare-dead --reason R", "<WORKER>");
         for command in ["pause", "resume", "abandon", "resubmit"] {
             check(&format!("{command} demo#1"), "--reason <REASON>");

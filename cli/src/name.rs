@@ -2,6 +2,7 @@
 
 use pointsman_proto::v1::{
     MergeMethod, Role, SessionPhase, WorkerLiveness, WorkflowKind, WorkflowState,
+    infrastructure_error::Class,
 };
 
 const STATE_PREFIX: &str = "WORKFLOW_STATE_";
@@ -9,6 +10,7 @@ const KIND_PREFIX: &str = "WORKFLOW_KIND_";
 const ROLE_PREFIX: &str = "ROLE_";
 const METHOD_PREFIX: &str = "MERGE_METHOD_";
 const PHASE_PREFIX: &str = "SESSION_PHASE_";
+const CLASS_PREFIX: &str = "CLASS_";
 const LIVENESS_PREFIX: &str = "WORKER_LIVENESS_";
 
 /// Every state, in the order of the wire.
@@ -90,6 +92,15 @@ pub(crate) fn liveness(value: i32) -> Option<String> {
         value,
         WorkerLiveness::try_from(value).map(|v| v.as_str_name()),
         LIVENESS_PREFIX,
+    )
+}
+
+/// An infrastructure error's class; `None` where none is said.
+pub(crate) fn error_class(value: i32) -> Option<String> {
+    short(
+        value,
+        Class::try_from(value).map(|v| v.as_str_name()),
+        CLASS_PREFIX,
     )
 }
 

@@ -1,29 +1,63 @@
 //! `pointsman schema`: what a harness has to answer. Needs no master.
 
-use clap::Args;
+use clap::{Args, ValueEnum, builder::PossibleValue};
 use pointsman_proto::v1::WorkflowKind;
-use pointsman_worker::{Kind, Role, schema::verdict_schema};
+use pointsman_worker::{
+    Kind, Role,
+    schema::{INFRASTRUCTURE_ERROR, verdict_schema},
+};
 
 use crate::{error::Error, name, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
-    /// Whose verdict
-    #[arg(value_enum)]
-    role: Role,
+    /// Whose verdict, or what any role may write instead of one
+    #[arg(value_enum, value_name = "ROLE")]
+    of: Of,
     /// About an issue or a pull-request; an estimator's answers differ
     #[arg(long, default_value = "issue", value_parser = parse_kind)]
     kind: Kind,
 }
 
+/// What a result file may hold.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    Verdict(Role),
+    InfrastructureError,
+}
+
+impl ValueEnum for Of {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Of; 7] = [
+            Of::Verdict(Role::Estimator),
+            Of::Verdict(Role::Implementer),
+            Of::Verdict(Role::Reviewer),
+            Of::Verdict(Role::ConflictResolver),
+            Of::Verdict(Role::Escalator),
+            Of::Verdict(Role::Ci),
+            Of::InfrastructureError,
+        ];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Verdict(role) => role.to_possible_value(),
+            Self::InfrastructureError => Some(PossibleValue::new("infrastructure_error")),
+        }
+    }
+}
+
 impl Schema {
     /// Prints the JSON Schema.
     pub(crate) fn run(self) -> Result<(), Error> {
-        match verdict_schema(self.role, self.kind) {
+        let Of::Verdict(role) = self.of else {
+            return output::line(INFRASTRUCTURE_ERROR.trim_end());
+        };
+        match verdict_schema(role, self.kind) {
             Some(schema) => output::line(schema.trim_end()),
             None => Err(Error::Usage(format!(
-                "{} has no schema: its verdict is the exit status of the check's command",
-                self.role
+                "{role} has no schema: its verdict is the exit status of the check's command",
             ))),
         }
     }
@@ -43,7 +77,7 @@ mod tests {
     #[test]
     fn a_check_has_no_schema_and_that_is_bad_usage() {
         let schema = Schema {
-            role: Role::Ci,
+            of: Of::Verdict(Role::Ci),
             kind: Kind::Issue,
         };
         assert!(matches!(schema.run(), Err(Error::Usage(_))));

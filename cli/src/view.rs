@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::name;
-pub(crate) use fleet::Worker;
+pub(crate) use fleet::{Hold, Queue, Stats, Worker};
 
 /// A repository and its bounds.
 #[derive(Debug, Serialize)]

@@ -171,7 +171,7 @@ fn assemble(
         store: Arc::clone(&store),
         forge,
         logs: Arc::new(Logs::new(open_logs(config)?)),
-        clock,
+        clock: Arc::clone(&clock),
         stopwatch: Arc::clone(&stopwatch),
         chance: Arc::clone(&chance),
         wake: Arc::clone(&wake),
@@ -187,7 +187,7 @@ fn assemble(
         stopwatch,
         config.flush_interval,
     ));
-    let driver = Arc::new(Driver::new(duties(config, &service), wake, chance));
+    let driver = Arc::new(Driver::new(duties(config, &service), wake, chance, clock));
     let tasks = TaskTracker::new();
     let apis = Apis::new(
         service,

@@ -79,3 +79,30 @@ WHERE state = 'ABANDONED'
     WHERE e.workflow_id = workflows.id
       AND e.kind = 'upstream_closed'
   );
+
+-- Accounts of providers, and profiles on one worker, that get no work for a while. Deleted when they are
+-- lifted or released.
+CREATE TABLE holds (
+    id                TEXT    PRIMARY KEY,
+    -- Who is held: an account on every worker, or one profile on one worker.
+    account           TEXT,
+    held_worker_id    TEXT,
+    profile           TEXT,
+    -- Of the newest report, as the two below.
+    class             TEXT    NOT NULL,
+    message           TEXT    NOT NULL,
+    worker_id         TEXT    NOT NULL,
+    placed_at         INTEGER NOT NULL,
+    until             INTEGER NOT NULL,
+    failures          INTEGER NOT NULL,
+    -- The newest canary's lease; it counts for as long as that lives.
+    canary_attempt_id TEXT,
+    canary_fence      INTEGER,
+    CONSTRAINT ck_hold_subject CHECK (
+        (account IS NULL) = (held_worker_id IS NOT NULL)
+        AND (account IS NULL) = (profile IS NOT NULL)
+    )
+) STRICT;
+
+CREATE UNIQUE INDEX uq_hold_account ON holds (account) WHERE account IS NOT NULL;
+CREATE UNIQUE INDEX uq_hold_profile ON holds (held_worker_id, profile) WHERE held_worker_id IS NOT NULL;

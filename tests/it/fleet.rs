@@ -127,3 +127,68 @@ async fn a_frozen_worker_that_is_declared_dead_loses_its_work_at_once_and_nothin
     assert_eq!(world.remote.file(merged, "work.txt").await, expected);
     world.finish().await;
 }
+
+#[tokio::test]
+async fn a_harness_that_is_out_of_quota_says_so_in_its_result_file_and_nowhere_else() {
+    let world = world(Setup::default()).await;
+    let limit =
+        "You have hit your usage limit; it resets at 5pm. 429 rate_limit_error quota exceeded";
+    let refused = serde_json::json!({"infrastructure_error": {
+        "class": "provider_quota",
+        "reset_at": "2999-01-01T00:00:00Z",
+        "message": "weekly limit reached",
+    }});
+    // fabrik#1084: a text that speaks about limits, printed or quoted, is no limit.
+    let speaks = vec![
+        Step::Print(limit.to_owned()),
+        Step::Verdict(serde_json::json!({"verdict": "failed", "reason": limit})),
+    ];
+    let says = vec![Step::Write(refused.to_string()), Step::Exit(75)];
+    let plans = [speaks, says, Step::change("work.txt")];
+    world.follow(&world.script().with("implementer", plans));
+    let issue = world.submit().await;
+    let held = eventually("a hold", async || {
+        let listed: Value = world.run(["holds", "-o", "json"]).await.json();
+        listed["holds"].get(0).cloned()
+    })
+    .await;
+    assert_eq!(
+        (&held["class"], &held["failures"]),
+        (&"PROVIDER_QUOTA".into(), &1.into())
+    );
+    assert_eq!(held["message"], "weekly limit reached");
+    let story = world.story(issue).await.unwrap();
+    assert_eq!(
+        story.count("implementation_failed"),
+        1,
+        "{:?}",
+        story.kinds()
+    );
+    assert_eq!(story.count("attempt_infrastructure_error"), 1);
+    assert!(
+        story.waiting().contains("is held (provider_quota)"),
+        "{}",
+        story.waiting()
+    );
+    let attempts = story.attempts_of(Role::Implementer);
+    assert_eq!(attempts.last().unwrap().pickup_count, 0);
+
+    let stats: Value = world.run(["stats", "-o", "json"]).await.json();
+    assert_eq!(
+        (&stats["holds"], &stats["workers_alive"]),
+        (&1.into(), &1.into())
+    );
+    assert!(
+        stats["sweeps"]
+            .as_array()
+            .is_some_and(|sweeps| sweeps.len() == 6),
+        "{stats}"
+    );
+    let id = held["id"].as_str().unwrap();
+    let told = world
+        .run(["release-hold", id, "--reason", "a new contract"])
+        .await;
+    assert!(told.text().contains("account stub is released"), "{told:?}");
+    world.until_merged(issue).await;
+    world.finish().await;
+}

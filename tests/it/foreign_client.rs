@@ -116,6 +116,8 @@ async fn a_foreign_client_lists_describes_and_calls_the_services_through_reflect
         "pointsman.v1.WorkflowService/ListEvents",
         "pointsman.v1.FleetService/ListSessions",
         "pointsman.v1.FleetService/ListWorkers",
+        "pointsman.v1.FleetService/ListHolds",
+        "pointsman.v1.FleetService/GetStats",
         "pointsman.v1.FleetService/Sweep",
     ] {
         let answer = ask(&world, &[], &[method]).await;

@@ -35,6 +35,7 @@ mod rig_checks;
 mod rig_ci;
 mod rig_fleet;
 mod rig_heads;
+mod rig_holds;
 mod rig_label;
 mod rig_logs;
 mod rig_places;

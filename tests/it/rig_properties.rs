@@ -291,6 +291,7 @@ impl World {
         let error = |class| Completion::InfrastructureError {
             class,
             message: "by chance".to_owned(),
+            reset_at: None,
         };
         match how {
             0..8 => return error(InfrastructureClass::Crashed),

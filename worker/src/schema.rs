@@ -5,6 +5,10 @@
 
 use crate::assignment::{Kind, Role};
 
+/// The schema of what any role may write instead of its verdict, where a provider or its credentials keep it
+/// from having one.
+pub const INFRASTRUCTURE_ERROR: &str = include_str!("../schemas/infrastructure_error.json");
+
 /// The schema's text. `None` for a check: its verdict is the command's exit status.
 pub const fn verdict_schema(role: Role, kind: Kind) -> Option<&'static str> {
     Some(match (role, kind) {

@@ -179,6 +179,14 @@ pub const fn default_ttl_seconds(role: Role, tier: u32) -> u32 {
 /// The shortest default time-to-live: intervals of beats must fit it.
 pub const SHORTEST_TTL_SECONDS: u32 = default_ttl_seconds(Role::Estimator, 1);
 
+/// Where an infrastructure error that is not charged counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    Attempt,
+    /// On the hold whose canary the attempt was.
+    Hold,
+}
+
 /// What becomes of an attempt whose lease ended without a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
@@ -232,6 +240,16 @@ impl Attempt {
             not_before: now.after(backoff::PICKUPS.full_jitter(failures, jitter)),
             pickup_count,
             uncharged_errors,
+        }
+    }
+
+    /// Decides about the next try of a canary whose failure counts on its hold: the pickup is given back, and
+    /// the hold alone says when the next one may go.
+    pub fn after_held_error(&self, now: Timestamp) -> Retry {
+        Retry::Pending {
+            not_before: now,
+            pickup_count: self.pickup_count.saturating_sub(1),
+            uncharged_errors: self.uncharged_errors,
         }
     }
 }

@@ -200,6 +200,10 @@ text_enum! {
         WorkerDrained = "worker_drained",
         WorkerUndrained = "worker_undrained",
         WorkerDeclaredDead = "worker_declared_dead",
+        HoldPlaced = "hold_placed",
+        HoldRenewed = "hold_renewed",
+        HoldLifted = "hold_lifted",
+        HoldReleased = "hold_released",
     }
 }
 

@@ -47,6 +47,8 @@ id! {
     InstanceId,
     /// One call that may be repeated.
     RequestId,
+    /// One time that an account, or a profile on one worker, is held.
+    HoldId,
 }
 
 /// Grows by one with each lease of an attempt; 0 before the first.

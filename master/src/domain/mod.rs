@@ -11,6 +11,7 @@ pub mod ci;
 pub mod decide;
 pub mod decision;
 pub mod effect;
+pub mod hold;
 pub mod ids;
 pub mod policy;
 pub mod succession;

@@ -17,6 +17,13 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
+    /// The instant `duration` earlier; the first representable one where there is none.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(micros))
+    }
+
     /// The time that has passed since `earlier`; zero where `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         u64::try_from(self.0.saturating_sub(earlier.0))

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use pointsman_proto::v1::{
     DeclareWorkerDeadRequest, DeclareWorkerDeadResponse, DrainWorkerRequest, DrainWorkerResponse,
-    ListSessionsRequest, ListSessionsResponse, ListWorkersRequest, ListWorkersResponse,
-    SweepReport, SweepRequest, SweepResponse, UndrainWorkerRequest, UndrainWorkerResponse,
-    fleet_service_server::FleetService,
+    GetStatsRequest, GetStatsResponse, ListHoldsRequest, ListHoldsResponse, ListSessionsRequest,
+    ListSessionsResponse, ListWorkersRequest, ListWorkersResponse, ReleaseHoldRequest,
+    ReleaseHoldResponse, SweepReport, SweepRequest, SweepResponse, UndrainWorkerRequest,
+    UndrainWorkerResponse, fleet_service_server::FleetService,
 };
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
@@ -17,7 +18,7 @@ use super::{
     fields::{
         DEFAULT_PAGE, FieldError, MAX_PAGE, MAX_REASON, id, optional_id, page_size, required,
     },
-    fleet_convert::worker,
+    fleet_convert::{hold, stats, worker},
     status::status,
 };
 use crate::{
@@ -129,6 +130,50 @@ impl FleetService for FleetApi {
         }))
     }
 
+    async fn list_holds(
+        &self,
+        request: Request<ListHoldsRequest>,
+    ) -> Result<Response<ListHoldsResponse>, Status> {
+        let request = request.into_inner();
+        let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE)?;
+        let after = optional_id("page_token", &request.page_token)?;
+        let holds = self
+            .service
+            .list_holds(after, limit)
+            .await
+            .map_err(|error| status(&error))?;
+        let is_full = holds.len() == limit as usize;
+        let next_page_token = holds
+            .last()
+            .filter(|_| is_full)
+            .map(|hold| hold.id.to_string())
+            .unwrap_or_default();
+        Ok(Response::new(ListHoldsResponse {
+            holds: holds.iter().map(hold).collect(),
+            next_page_token,
+        }))
+    }
+
+    async fn release_hold(
+        &self,
+        request: Request<ReleaseHoldRequest>,
+    ) -> Result<Response<ReleaseHoldResponse>, Status> {
+        let request = request.into_inner();
+        let change = self
+            .service
+            .release_hold(
+                id("hold_id", &request.hold_id)?,
+                required("reason", &request.reason, MAX_REASON)?,
+                OPERATOR,
+            )
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(ReleaseHoldResponse {
+            changed: change.is_changed(),
+            hold: change.into_inner().as_ref().map(hold),
+        }))
+    }
+
     async fn list_sessions(
         &self,
         request: Request<ListSessionsRequest>,
@@ -152,6 +197,15 @@ impl FleetService for FleetApi {
             sessions: sessions.iter().map(session).collect(),
             next_page_token,
         }))
+    }
+
+    async fn get_stats(
+        &self,
+        _request: Request<GetStatsRequest>,
+    ) -> Result<Response<GetStatsResponse>, Status> {
+        let figures = self.service.stats().await;
+        let figures = figures.map_err(|error| status(&error))?;
+        Ok(Response::new(stats(figures, self.driver.last_runs())))
     }
 
     async fn sweep(

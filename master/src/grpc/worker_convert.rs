@@ -67,6 +67,7 @@ pub(super) fn registration(wire: v1::RegisterRequest) -> Result<Registration, Fi
             name: String::new(),
             roles: vec![Role::Ci],
             tiers: Vec::new(),
+            account: String::new(),
             kill_budget: kill_budget("check_kill_budget", wire.check_kill_budget)?,
         });
     }
@@ -108,6 +109,10 @@ fn profile(wire: &v1::HarnessProfile) -> Result<ProfileRow, FieldError> {
         roles: roles("profiles.roles", &wire.roles)?,
         tiers: list("profiles.tiers", &wire.tiers, MAX_LIST)?.to_vec(),
         kill_budget: kill_budget("profiles.kill_budget", wire.kill_budget)?,
+        account: match wire.account.as_str() {
+            "" => String::new(),
+            account => line("profiles.account", account, MAX_WORKER_TEXT)?.to_owned(),
+        },
     })
 }
 
@@ -248,6 +253,10 @@ pub(super) fn completion(
                 MAX_ERROR_MESSAGE,
             )?
             .to_owned(),
+            reset_at: wire
+                .reset_at
+                .map(|at| instant("infrastructure_error.reset_at", at))
+                .transpose()?,
         }),
         Outcome::CheckResult(wire) => Ok(Completion::CheckResult {
             exit_status: within("check_result.exit_status", wire.exit_status, 0, 255)?,
@@ -265,6 +274,10 @@ fn class(wire: v1::infrastructure_error::Class) -> Result<InfrastructureClass, F
         Class::Silent => InfrastructureClass::Silent,
         Class::WorkspaceFailed => InfrastructureClass::WorkspaceFailed,
         Class::LeaseLost => InfrastructureClass::LeaseLost,
+        Class::ProviderQuota => InfrastructureClass::ProviderQuota,
+        Class::ProviderOutage => InfrastructureClass::ProviderOutage,
+        Class::BadCredentials => InfrastructureClass::BadCredentials,
+        Class::PermissionDenied => InfrastructureClass::PermissionDenied,
         Class::Unspecified => {
             return Err(FieldError::new("infrastructure_error.class", "is not set"));
         }

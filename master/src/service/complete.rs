@@ -9,10 +9,11 @@ use super::{
 };
 use crate::{
     domain::{
-        attempt::{Attempt, AttemptStatus, InfrastructureClass, Retry, Subject},
+        attempt::{Attempt, AttemptStatus, Charge, InfrastructureClass, Retry, Subject},
         ci::Conclusion,
         decision::{Input, Note, Refusal},
         ids::{LeaseKey, WorkerId},
+        time::Timestamp,
         transitions::State,
         verdict::Verdict,
         workflow::kept_text,
@@ -27,11 +28,22 @@ pub enum Completion {
     InfrastructureError {
         class: InfrastructureClass,
         message: String,
+        /// When the provider says that it works again, with its quota and its outage.
+        reset_at: Option<Timestamp>,
     },
     CheckResult {
         exit_status: u32,
         log_tail: String,
     },
+}
+
+/// A lease that ended without a verdict.
+struct Failure<'a> {
+    class: InfrastructureClass,
+    message: &'a str,
+    /// How the history calls it.
+    note: Note,
+    charge: Charge,
 }
 
 /// Whether this call made the difference.
@@ -61,11 +73,27 @@ impl Service {
             }
             other => other?,
         };
+        let cause = Cause::new(format!("worker:{worker}"), now).of(attempt.id);
+        // While the lease is there: it tells whether this was a canary.
+        let charge = match tx.lease(key.attempt).await? {
+            Some(lease) => {
+                self.settle_holds(tx.as_mut(), &lease, &completion, &cause)
+                    .await?
+            }
+            None => Charge::Attempt,
+        };
         tx.delete_lease(key).await?;
         attempt.accepted = Some((key.fence, key.nonce));
-        let cause = Cause::new(format!("worker:{worker}"), now).of(attempt.id);
-        self.settle(tx.as_mut(), &mut locked, &mut attempt, completion, &cause)
-            .await?;
+        let tx_ref = tx.as_mut();
+        self.settle(
+            tx_ref,
+            &mut locked,
+            &mut attempt,
+            completion,
+            charge,
+            &cause,
+        )
+        .await?;
         tx.commit().await?;
         self.wake().all();
         Ok(Completed::Now)
@@ -82,6 +110,7 @@ impl Service {
         locked: &mut LockedWorkflow,
         attempt: &mut Attempt,
         completion: Completion,
+        charge: Charge,
         cause: &Cause,
     ) -> Result<(), Error> {
         match (completion, attempt.subject) {
@@ -115,17 +144,14 @@ impl Service {
                 )
                 .await
             }
-            (Completion::InfrastructureError { class, message }, _) => {
-                self.settle_error(
-                    tx,
-                    locked,
-                    attempt,
+            (Completion::InfrastructureError { class, message, .. }, _) => {
+                let failure = Failure {
                     class,
-                    &message,
-                    Note::AttemptFailed,
-                    cause,
-                )
-                .await
+                    message: &message,
+                    note: Note::AttemptFailed,
+                    charge,
+                };
+                self.settle_error(tx, locked, attempt, failure, cause).await
             }
             (Completion::Verdict(verdict), Subject::Check(_)) => {
                 let message = format!("a {} verdict for a check", verdict.name());
@@ -182,31 +208,30 @@ impl Service {
         message: &str,
         cause: &Cause,
     ) -> Result<(), Error> {
-        let class = InfrastructureClass::NoValidResult;
-        self.settle_error(
-            tx,
-            locked,
-            attempt,
-            class,
+        let failure = Failure {
+            class: InfrastructureClass::NoValidResult,
             message,
-            Note::AttemptFailed,
-            cause,
-        )
-        .await
+            note: Note::AttemptFailed,
+            charge: Charge::Attempt,
+        };
+        self.settle_error(tx, locked, attempt, failure, cause).await
     }
 
     /// An attempt whose lease ended without a verdict: pending again with a backoff, or at its end.
-    #[expect(clippy::too_many_arguments, reason = "each is a fact of the error")]
     async fn settle_error(
         &self,
         tx: &mut dyn Tx,
         locked: &mut LockedWorkflow,
         attempt: &mut Attempt,
-        class: InfrastructureClass,
-        message: &str,
-        note: Note,
+        failure: Failure<'_>,
         cause: &Cause,
     ) -> Result<(), Error> {
+        let Failure {
+            class,
+            message,
+            note,
+            charge,
+        } = failure;
         let mut detail = json!({
             "class": class.as_str(),
             "message": message,
@@ -219,8 +244,15 @@ impl Service {
             tx.update_attempt(attempt).await?;
             return self.note(tx, locked, note, detail, cause).await;
         }
-        let max_pickups = locked.repository.policy.max_pickups;
-        let retry = attempt.after_error(class, max_pickups, cause.now, self.ports.chance.jitter());
+        let retry = match charge {
+            Charge::Attempt => attempt.after_error(
+                class,
+                locked.repository.policy.max_pickups,
+                cause.now,
+                self.ports.chance.jitter(),
+            ),
+            Charge::Hold => attempt.after_held_error(cause.now),
+        };
         match retry {
             Retry::Pending {
                 not_before,
@@ -307,8 +339,13 @@ impl Service {
             return Ok(());
         };
         let message = format!("{}: {facts}", cause.reason);
-        let class = InfrastructureClass::LeaseLost;
-        self.settle_error(tx, locked, &mut attempt, class, &message, note, cause)
+        let failure = Failure {
+            class: InfrastructureClass::LeaseLost,
+            message: &message,
+            note,
+            charge: Charge::Attempt,
+        };
+        self.settle_error(tx, locked, &mut attempt, failure, cause)
             .await?;
         self.ensure_work(tx, locked, cause.now).await?;
         Ok(())

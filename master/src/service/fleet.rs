@@ -189,7 +189,7 @@ async fn worker(tx: &mut dyn Tx, id: WorkerId) -> Result<WorkerRow, Error> {
 }
 
 /// Writes what happened to a worker.
-async fn note_of_worker(
+pub(super) async fn note_of_worker(
     tx: &mut dyn Tx,
     id: WorkerId,
     note: Note,

@@ -285,7 +285,7 @@ fn start_commit(workflow: &Workflow) -> Option<&CommitId> {
 }
 
 /// What a worker takes: each role that it wants and has a profile for. Checks come with one without a name.
-fn offers(worker: &WorkerRow) -> Vec<Offer> {
+pub(super) fn offers(worker: &WorkerRow) -> Vec<Offer> {
     worker
         .profiles
         .iter()
@@ -294,6 +294,7 @@ fn offers(worker: &WorkerRow) -> Vec<Offer> {
                 role: *role,
                 tiers: profile.tiers.clone(),
                 profile: profile.name.clone(),
+                account: profile.account().to_owned(),
                 kill_budget: profile.kill_budget,
             })
         })

@@ -12,6 +12,7 @@ mod ci;
 mod complete;
 mod effects;
 mod fleet;
+mod holds;
 mod items;
 mod leasing;
 mod logs;
@@ -20,6 +21,7 @@ mod reading;
 mod reaping;
 mod repositories;
 mod scheduling;
+mod stats;
 mod succession;
 mod waiting;
 pub mod wake;
@@ -40,6 +42,7 @@ pub use observe::Observed;
 pub use reading::WorkflowView;
 pub use reaping::Observations;
 pub use repositories::NewRepository;
+pub use stats::{Queue, Stats};
 pub use waiting::Waiting;
 use wake::Wake;
 pub use workers::Registration;
@@ -49,8 +52,9 @@ use crate::{
     clock::{Chance, Clock, Stopwatch},
     domain::{
         decision::Refusal,
-        ids::{AttemptId, CheckId, EffectId, RepositoryId, WorkflowId},
+        ids::{AttemptId, CheckId, EffectId, HoldId, RepositoryId, WorkflowId},
         policy::Policy,
+        time::Timestamp,
     },
     forge::{self, Forge},
     logs::{self as log_store, Logs},
@@ -167,11 +171,13 @@ pub struct Settings {
 pub struct Service {
     ports: Arc<Ports>,
     settings: Arc<Settings>,
+    started_at: Timestamp,
 }
 
 impl Service {
     pub fn new(ports: Ports, settings: Settings) -> Self {
         Self {
+            started_at: ports.clock.now(),
             ports: Arc::new(ports),
             settings: Arc::new(settings),
         }
@@ -181,7 +187,7 @@ impl Service {
         self.ports.store.as_ref()
     }
 
-    fn now(&self) -> crate::domain::time::Timestamp {
+    fn now(&self) -> Timestamp {
         self.ports.clock.now()
     }
 
@@ -218,6 +224,10 @@ impl Service {
 
     fn new_effect_id(&self) -> EffectId {
         EffectId(self.ports.chance.id())
+    }
+
+    fn new_hold_id(&self) -> HoldId {
+        HoldId(self.ports.chance.id())
     }
 
     fn new_check_id(&self) -> CheckId {

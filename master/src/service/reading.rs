@@ -1,13 +1,22 @@
 //! What is shown to people and programs; nothing here writes.
 
-use super::{Error, Service, Waiting, waiting::waiting};
+use super::{
+    Error, Service, Waiting,
+    waiting::{Fleet, waiting},
+};
 use crate::{
-    domain::{ids::WorkflowId, policy::Policy},
+    domain::{ids::WorkflowId, policy::Policy, worker::ALIVE_FOR},
     store::model::{AttemptRow, ChangePoint, Changes, EventRow, WorkflowFilter, WorkflowRow},
 };
 
 /// How many attempts and events of a workflow are shown at once: the newest.
 pub(super) const SHOWN: u32 = 200;
+
+/// How many live workers are looked at to say what an attempt waits for. More than one master is measured
+/// for; those beyond it could only tell of more that fits.
+const SEEN_WORKERS: u32 = 10_000;
+/// How many holds are looked at: an account each, or a profile of a worker.
+const SEEN_HOLDS: u32 = 10_000;
 
 /// All about one workflow.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,12 +38,30 @@ impl Service {
             Some(head) => self.store().check_runs(id, head).await?,
             None => Vec::new(),
         };
-        let waiting = waiting(&row, &repository, &attempts, effect.as_ref(), &checks);
+        let fleet = self.fleet().await?;
+        let waiting = waiting(
+            &row,
+            &repository,
+            &attempts,
+            effect.as_ref(),
+            &checks,
+            &fleet,
+        );
         Ok(WorkflowView {
             row,
             attempts,
             events,
             waiting,
+        })
+    }
+
+    pub(super) async fn fleet(&self) -> Result<Fleet, Error> {
+        let now = self.now();
+        let since = now.before(ALIVE_FOR);
+        Ok(Fleet {
+            workers: self.store().live_workers(since, SEEN_WORKERS).await?,
+            holds: self.store().holds(None, SEEN_HOLDS).await?,
+            now,
         })
     }
 

@@ -1,14 +1,16 @@
 //! "Why is it not moving?": an answer for every workflow that is not terminal.
 
+use super::leasing::offers;
 use crate::{
     domain::{
-        attempt::{AttemptStatus, Subject},
+        attempt::{Attempt, AttemptStatus, Subject},
+        hold::{Gate, Hold, gate},
         ids::CommitId,
         time::Timestamp,
         transitions::State,
         workflow::PausedBy,
     },
-    store::model::{AttemptRow, CheckRun, OpenEffectRow, Repository, WorkflowRow},
+    store::model::{AttemptRow, CheckRun, OpenEffectRow, Repository, WorkerRow, WorkflowRow},
 };
 
 /// What a workflow waits for.
@@ -20,6 +22,15 @@ pub struct Waiting {
     pub next_look_at: Option<Timestamp>,
 }
 
+/// Who could take work now.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    /// Those that are alive and neither drained nor declared dead.
+    pub(super) workers: Vec<WorkerRow>,
+    pub(super) holds: Vec<Hold>,
+    pub(super) now: Timestamp,
+}
+
 /// Says what the workflow waits for; `None` where it is terminal.
 pub(super) fn waiting(
     row: &WorkflowRow,
@@ -27,6 +38,7 @@ pub(super) fn waiting(
     attempts: &[AttemptRow],
     effect: Option<&OpenEffectRow>,
     checks: &[CheckRun],
+    fleet: &Fleet,
 ) -> Option<Waiting> {
     let state = row.workflow.state();
     if state.is_terminal() {
@@ -70,7 +82,7 @@ pub(super) fn waiting(
         | State::Merged
         | State::CreatedPr
         | State::Abandoned
-        | State::Stuck => Some(attempt_waiting(row, attempts)),
+        | State::Stuck => Some(attempt_waiting(row, attempts, fleet)),
     }
 }
 
@@ -123,7 +135,7 @@ fn short(commit: &CommitId) -> &str {
     commit.as_str().get(..12).unwrap_or(commit.as_str())
 }
 
-fn attempt_waiting(row: &WorkflowRow, attempts: &[AttemptRow]) -> Waiting {
+fn attempt_waiting(row: &WorkflowRow, attempts: &[AttemptRow], fleet: &Fleet) -> Waiting {
     let live = attempts
         .iter()
         .map(|row| &row.attempt)
@@ -152,10 +164,63 @@ fn attempt_waiting(row: &WorkflowRow, attempts: &[AttemptRow]) -> Waiting {
         let n_pickups = attempt.pickup_count;
         text = format!("{text}; pickup {n_pickups} ended in {}", outcome.name);
     }
+    let mut next_look_at = attempt.not_before;
+    if let Some(obstacle) = fleet.obstacle(attempt) {
+        text = format!("{text}; {}", obstacle.text);
+        next_look_at = next_look_at.max(obstacle.until);
+    }
     Waiting {
         text,
         since: attempt.not_before.unwrap_or(attempt.created_at),
         deadline: None,
-        next_look_at: attempt.not_before,
+        next_look_at,
+    }
+}
+
+/// Why none of the workers takes an attempt.
+#[derive(Debug, PartialEq, Eq)]
+struct Obstacle {
+    text: String,
+    /// When that may end.
+    until: Option<Timestamp>,
+}
+
+impl Fleet {
+    /// `None` where somebody could take the attempt, as soon as a slot is free.
+    fn obstacle(&self, attempt: &Attempt) -> Option<Obstacle> {
+        let mut soonest: Option<&Hold> = None;
+        for worker in &self.workers {
+            for offer in offers(worker) {
+                if !offer.fits(attempt.role, attempt.tier, attempt.lock_ttl_seconds) {
+                    continue;
+                }
+                let runner = offer.runner(worker.id);
+                if gate(&self.holds, runner, self.now) != Gate::Held {
+                    return None;
+                }
+                let covering = self.holds.iter().filter(|h| h.subject.covers(runner));
+                let last = covering.max_by_key(|hold| hold.until);
+                soonest = soonest
+                    .into_iter()
+                    .chain(last)
+                    .min_by_key(|hold| hold.until);
+            }
+        }
+        Some(match soonest {
+            None => Obstacle {
+                text: format!("no live worker takes it at tier {}", attempt.tier),
+                until: None,
+            },
+            Some(hold) => Obstacle {
+                text: match hold.canary {
+                    None => format!("{} is held ({})", hold.subject, hold.class),
+                    Some((canary, _)) => format!(
+                        "{} is held ({}) until canary {canary} has a verdict",
+                        hold.subject, hold.class
+                    ),
+                },
+                until: Some(hold.until).filter(|until| *until > self.now),
+            },
+        })
     }
 }

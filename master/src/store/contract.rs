@@ -7,9 +7,11 @@
 pub(crate) mod attempts;
 pub(crate) mod claims;
 pub(crate) mod forge;
+pub(crate) mod holds;
 pub(crate) mod leases;
 pub(crate) mod races;
 pub(crate) mod rows;
+pub(crate) mod stats;
 pub(crate) mod succession;
 pub(crate) mod sweeps;
 pub(crate) mod watching;
@@ -69,6 +71,10 @@ macro_rules! run_contract {
             claims: those_that_do_not_fit_hold_up_nobody,
             claims: no_more_is_leased_than_nonces_are_given,
             claims: a_drained_or_dead_worker_gets_what_it_has_and_no_more,
+            holds: a_hold_is_read_as_it_was_written,
+            holds: a_held_account_is_leased_one_canary_once_its_time_has_passed,
+            holds: other_accounts_and_checks_pass_a_hold_by,
+            holds: a_profile_is_held_on_its_worker_alone,
             leases: beats_prolong_and_never_shorten,
             leases: a_beat_counts_from_its_age,
             leases: the_youngest_of_two_beats_counts,
@@ -82,6 +88,8 @@ macro_rules! run_contract {
             leases: progress_is_kept_of_the_present_lease_alone,
             leases: sessions_and_leases_are_listed_by_worker,
             leases: heartbeats_and_held_leases_are_read_by_themselves,
+            stats: figures_count_what_is_live,
+            stats: live_workers_may_be_leased_to_and_have_beaten_lately,
             sweeps: due_effects_leave_paused_workflows_out,
             sweeps: polls_of_ci_are_due_without_an_open_effect,
             sweeps: discovered_workflows_are_without_work,

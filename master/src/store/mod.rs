@@ -14,18 +14,19 @@ use async_trait::async_trait;
 
 use crate::domain::{
     attempt::Attempt,
+    hold::Hold,
     ids::{
-        AttemptId, CheckId, CommitId, EffectId, InstanceId, LeaseKey, RepositoryId, RequestId,
-        WorkerId, WorkflowId,
+        AttemptId, CheckId, CommitId, EffectId, HoldId, InstanceId, LeaseKey, RepositoryId,
+        RequestId, WorkerId, WorkflowId,
     },
     time::Timestamp,
     workflow::Workflow,
 };
 use model::{
     AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest, Claimed,
-    Drain, EventRow, ForgeItem, HeldLease, LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow,
-    ProgressRow, Repository, SessionRow, StaleLease, WorkerRow, WorkerSummary, WorkflowFilter,
-    WorkflowRow,
+    Drain, EventRow, Figures, ForgeItem, HeldLease, LeaseRow, LockedWorkflow, NewEvent,
+    OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow, WorkerSummary,
+    WorkflowFilter, WorkflowRow,
 };
 
 /// How much later than its time-to-live a lease may be reaped, in seconds. Covers the error of the
@@ -308,6 +309,17 @@ pub trait Store: Send + Sync {
         after: Option<WorkerId>,
         limit: u32,
     ) -> Result<Vec<WorkerSummary>, Error>;
+    /// Workers that may be given leases and have beaten after `since`; those with the newest beats.
+    async fn live_workers(&self, since: Timestamp, limit: u32) -> Result<Vec<WorkerRow>, Error>;
+    /// By id, those after `after`.
+    async fn holds(&self, after: Option<HoldId>, limit: u32) -> Result<Vec<Hold>, Error>;
+    /// Figures of what is live. Workers count that have beaten after `seen_since`, as alive those that have
+    /// after `alive_since`.
+    async fn figures(
+        &self,
+        alive_since: Timestamp,
+        seen_since: Timestamp,
+    ) -> Result<Figures, Error>;
 
     async fn forge_item(
         &self,
@@ -397,7 +409,8 @@ pub trait Tx: Send {
     /// of its time-to-live; the database's clock counts. A worker that is drained gets none. Attempts that the same owner already holds under
     /// the same request id come first, as they are, and count towards the number. Each new lease: status
     /// in_progress, fence and pickups grow by one, `started_at` and the worker set, and the lease row
-    /// inserted.
+    /// inserted. A worker that is drained or declared dead gets none. Whom a hold covers that has not ended
+    /// gets none; of one that has, a single attempt goes first, as its canary.
     async fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Error>;
     async fn set_attempt_commit(
         &mut self,
@@ -430,6 +443,19 @@ pub trait Tx: Send {
     async fn set_worker_drain(&mut self, id: WorkerId, drain: Option<&Drain>) -> Result<(), Error>;
     /// [`Error::LostRace`] where there is no such worker.
     async fn set_worker_declared_dead(&mut self, id: WorkerId, at: Timestamp) -> Result<(), Error>;
+
+    /// Holds of these accounts, and of profiles of this worker; by id. A canary is told while its lease
+    /// lives.
+    async fn covering_holds(
+        &mut self,
+        worker: WorkerId,
+        accounts: &[String],
+    ) -> Result<Vec<Hold>, Error>;
+    async fn hold(&mut self, id: HoldId) -> Result<Option<Hold>, Error>;
+    /// Inserts, or replaces all but id, subject and when it was placed.
+    async fn put_hold(&mut self, hold: &Hold) -> Result<(), Error>;
+    /// False where there is none with that id.
+    async fn delete_hold(&mut self, id: HoldId) -> Result<bool, Error>;
 
     async fn forge_item(
         &mut self,

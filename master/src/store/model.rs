@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    attempt::{Attempt, AttemptStatus, Role},
+    attempt::{Attempt, AttemptStatus, Role, fits_kill_budget},
     ci::{CheckDefinition, Conclusion},
     decision::EventKind,
     effect::Effect,
+    hold::Runner,
     ids::{
         AttemptId, CheckId, CommitId, EffectId, InstanceId, LeaseKey, Nonce, RepositoryId,
         RequestId, WorkerId, WorkflowId,
@@ -182,6 +183,20 @@ pub struct ProfileRow {
     pub roles: Vec<Role>,
     pub tiers: Vec<u32>,
     pub kill_budget: Duration,
+    /// The provider's account that it uses; empty: named as the profile.
+    #[serde(default)]
+    pub account: String,
+}
+
+impl ProfileRow {
+    /// What a hold on the provider names.
+    pub fn account(&self) -> &str {
+        if self.account.is_empty() {
+            &self.name
+        } else {
+            &self.account
+        }
+    }
 }
 
 /// A worker as it registered last.
@@ -251,7 +266,27 @@ pub struct Offer {
     pub tiers: Vec<u32>,
     /// Empty for checks, which run without a profile.
     pub profile: String,
+    /// The provider's account that the profile uses.
+    pub account: String,
     pub kill_budget: Duration,
+}
+
+impl Offer {
+    /// Whether an attempt of this role, tier and time-to-live can be leased by it.
+    pub fn fits(&self, role: Role, tier: u32, ttl_seconds: u32) -> bool {
+        self.role == role
+            && (self.tiers.is_empty() || self.tiers.contains(&tier))
+            && fits_kill_budget(ttl_seconds, self.kill_budget)
+    }
+
+    /// Who runs an attempt by it, for holds.
+    pub fn runner(&self, worker: WorkerId) -> Runner<'_> {
+        Runner {
+            worker,
+            profile: &self.profile,
+            account: &self.account,
+        }
+    }
 }
 
 /// A lease that a claim made, or found made by the same request before.
@@ -387,4 +422,40 @@ pub struct CheckRun {
     pub log_tail: String,
     pub created_at: Timestamp,
     pub changed_at: Timestamp,
+}
+
+/// Figures of what is live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    /// States with workflows that are not over, and STUCK; by name.
+    pub workflows: Vec<(State, u64)>,
+    /// By role, tier and time-to-live.
+    pub pending: Vec<PendingGroup>,
+    pub n_in_progress: u64,
+    pub n_leases: u64,
+    pub workers: WorkerFigures,
+    /// Open, and no write has failed.
+    pub n_effects_waiting: u64,
+    pub n_effects_failing: u64,
+    pub n_holds: u64,
+    pub database_bytes: u64,
+}
+
+/// Pending attempts that the same offers fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingGroup {
+    pub role: Role,
+    pub tier: u32,
+    pub ttl_seconds: u32,
+    pub n: u64,
+    pub oldest_at: Timestamp,
+}
+
+/// Workers that were not declared dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerFigures {
+    pub n_alive: u64,
+    pub n_silent: u64,
+    /// Alive or silent.
+    pub n_drained: u64,
 }

@@ -1,13 +1,17 @@
 //! Turns the cranks: each sweep at its own pace, sooner when a bell rings, and by hand.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Report, Sweep};
 use crate::{
-    clock::Chance,
+    clock::{Chance, Clock},
+    domain::time::Timestamp,
     service::{Error, wake::Wake},
 };
 
@@ -35,20 +39,63 @@ pub struct HandRun {
     pub error: Option<Error>,
 }
 
+/// The last run of a sweep, however it was turned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastRun {
+    pub name: &'static str,
+    pub started_at: Timestamp,
+    pub took: Duration,
+    pub report: Report,
+    /// The log says why.
+    pub is_early: bool,
+}
+
 /// All sweeps of a master, in their order.
 pub struct Driver {
     duties: Vec<Duty>,
+    /// One a duty; `None` until it has run.
+    last: Mutex<Vec<Option<LastRun>>>,
     wake: Arc<Wake>,
     chance: Arc<dyn Chance>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Driver {
-    pub fn new(duties: Vec<Duty>, wake: Arc<Wake>, chance: Arc<dyn Chance>) -> Self {
+    pub fn new(
+        duties: Vec<Duty>,
+        wake: Arc<Wake>,
+        chance: Arc<dyn Chance>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
+            last: Mutex::new(vec![None; duties.len()]),
             duties,
             wake,
             chance,
+            clock,
         }
+    }
+
+    /// The last run of each sweep that has run in this process, in their order.
+    pub fn last_runs(&self) -> Vec<LastRun> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.iter().copied().flatten().collect()
+    }
+
+    /// Runs a sweep once, and notes how that went.
+    async fn turn(&self, index: usize) -> Result<Report, Error> {
+        let sweep = &self.duties[index].sweep;
+        let (started_at, start) = (self.clock.now(), Instant::now());
+        let result = sweep.run_once().await;
+        let run = LastRun {
+            name: sweep.name(),
+            started_at,
+            took: start.elapsed(),
+            report: result.as_ref().copied().unwrap_or_default(),
+            is_early: result.is_err(),
+        };
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(run);
+        result
     }
 
     /// The names, in order.
@@ -58,19 +105,17 @@ impl Driver {
 
     /// Runs one sweep, or all, now. `None`: there is none with that name.
     pub async fn run_now(&self, name: Option<&str>) -> Option<Vec<HandRun>> {
-        let chosen: Vec<&Duty> = self
-            .duties
-            .iter()
-            .filter(|duty| name.is_none_or(|name| name == duty.sweep.name()))
+        let chosen: Vec<usize> = (0..self.duties.len())
+            .filter(|&index| name.is_none_or(|name| name == self.duties[index].sweep.name()))
             .collect();
         if chosen.is_empty() {
             return None;
         }
         let mut runs = Vec::with_capacity(chosen.len());
-        for duty in chosen {
-            let result = duty.sweep.run_once().await;
+        for index in chosen {
+            let result = self.turn(index).await;
             runs.push(HandRun {
-                name: duty.sweep.name(),
+                name: self.duties[index].sweep.name(),
                 report: result.as_ref().copied().unwrap_or_default(),
                 error: result.err(),
             });
@@ -101,7 +146,7 @@ impl Driver {
         let duty = &self.duties[index];
         let name = duty.sweep.name();
         while !stop.is_cancelled() {
-            match tokio::time::timeout(BUDGET, duty.sweep.run_once()).await {
+            match tokio::time::timeout(BUDGET, self.turn(index)).await {
                 Ok(Ok(report)) if report != Report::default() => {
                     tracing::debug!(sweep = name, ?report, "sweep");
                 }

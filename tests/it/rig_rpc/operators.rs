@@ -590,6 +590,53 @@ async fn calls_about_workers_name_each_bad_field() {
 }
 
 #[tokio::test]
+async fn calls_about_holds_name_each_bad_field() {
+    let scene = Scene::new().await;
+    let mut client = scene.fleet();
+    let table: Vec<Bad<v1::ListHoldsRequest>> = vec![
+        ("page_size", |r| r.page_size = 501),
+        ("page_token", |r| r.page_token = "next".to_owned()),
+    ];
+    check_table!(
+        scene,
+        client,
+        list_holds,
+        v1::ListHoldsRequest::default(),
+        table
+    );
+    let good = v1::ReleaseHoldRequest {
+        hold_id: NOBODY.to_owned(),
+        reason: text(1000),
+    };
+    let table: Vec<Bad<v1::ReleaseHoldRequest>> = vec![
+        ("hold_id", |r| r.hold_id = "h".to_owned()),
+        ("reason", |r| r.reason.clear()),
+        ("reason", |r| r.reason = text(1001)),
+    ];
+    check_table!(scene, client, release_hold, good, table);
+    let released = client
+        .release_hold(good)
+        .await
+        .expect("at the edge it is taken");
+    assert!(!released.into_inner().changed);
+    let stats = client
+        .get_stats(v1::GetStatsRequest {})
+        .await
+        .expect("it is counted");
+    let stats = stats.into_inner();
+    assert_eq!((stats.workers_alive, stats.sweeps.len()), (1, 0));
+    client
+        .sweep(v1::SweepRequest::default())
+        .await
+        .expect("it sweeps");
+    let stats = client
+        .get_stats(v1::GetStatsRequest {})
+        .await
+        .expect("it is counted");
+    assert_eq!(stats.into_inner().sweeps.len(), 6);
+}
+
+#[tokio::test]
 async fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
     let scene = Scene::new().await;
     let mut client = scene.repositories();

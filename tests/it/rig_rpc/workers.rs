@@ -19,6 +19,7 @@ fn registration() -> v1::RegisterRequest {
             roles: vec![v1::Role::Estimator.into()],
             tiers: vec![1],
             kill_budget: Some(prost_types::Duration::default()),
+            account: "account".to_owned(),
         }],
         sessions: vec![v1::UnconfirmedSession { lease: Some(key()) }],
         ..v1::RegisterRequest::default()
@@ -57,6 +58,10 @@ async fn register_names_each_bad_field() {
         ("profiles.roles", |r| r.profiles[0].roles = vec![0]),
         ("profiles.tiers", |r| r.profiles[0].tiers = vec![1; 1001]),
         ("profiles.kill_budget", |r| r.profiles[0].kill_budget = None),
+        ("profiles.account", |r| r.profiles[0].account = text(201)),
+        ("profiles.account", |r| {
+            r.profiles[0].account = "a\nb".to_owned()
+        }),
         ("profiles.kill_budget", |r| {
             r.profiles[0].kill_budget = Some(prost_types::Duration {
                 seconds: -1,
@@ -254,7 +259,11 @@ fn check_result(exit_status: u32, log_tail: String) -> Option<v1::complete_reque
 
 fn error(class: i32, message: String) -> Option<v1::complete_request::Outcome> {
     Some(v1::complete_request::Outcome::InfrastructureError(
-        v1::InfrastructureError { class, message },
+        v1::InfrastructureError {
+            class,
+            message,
+            reset_at: None,
+        },
     ))
 }
 

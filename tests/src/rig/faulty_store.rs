@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use pointsman_master::{
     domain::{
         attempt::Attempt,
+        hold::Hold,
         ids::{
-            AttemptId, CheckId, CommitId, EffectId, InstanceId, LeaseKey, RepositoryId, RequestId,
-            WorkerId, WorkflowId,
+            AttemptId, CheckId, CommitId, EffectId, HoldId, InstanceId, LeaseKey, RepositoryId,
+            RequestId, WorkerId, WorkflowId,
         },
         time::Timestamp,
         workflow::Workflow,
@@ -20,8 +21,8 @@ use pointsman_master::{
         AttemptRow, Error, Mark, Outage, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest,
-            Claimed, Drain, EventRow, ForgeItem, HeldLease, LeaseRow, LockedWorkflow, NewEvent,
-            OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
+            Claimed, Drain, EventRow, Figures, ForgeItem, HeldLease, LeaseRow, LockedWorkflow,
+            NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
             WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
@@ -330,6 +331,22 @@ impl Store for FaultyStore {
         self.inner.workers(after, limit).await
     }
 
+    async fn live_workers(&self, since: Timestamp, limit: u32) -> Result<Vec<WorkerRow>, Error> {
+        self.inner.live_workers(since, limit).await
+    }
+
+    async fn holds(&self, after: Option<HoldId>, limit: u32) -> Result<Vec<Hold>, Error> {
+        self.inner.holds(after, limit).await
+    }
+
+    async fn figures(
+        &self,
+        alive_since: Timestamp,
+        seen_since: Timestamp,
+    ) -> Result<Figures, Error> {
+        self.inner.figures(alive_since, seen_since).await
+    }
+
     async fn forge_item(
         &self,
         repository: RepositoryId,
@@ -509,6 +526,26 @@ impl Tx for FaultyTx {
 
     async fn set_worker_declared_dead(&mut self, id: WorkerId, at: Timestamp) -> Result<(), Error> {
         self.inner.set_worker_declared_dead(id, at).await
+    }
+
+    async fn covering_holds(
+        &mut self,
+        worker: WorkerId,
+        accounts: &[String],
+    ) -> Result<Vec<Hold>, Error> {
+        self.inner.covering_holds(worker, accounts).await
+    }
+
+    async fn hold(&mut self, id: HoldId) -> Result<Option<Hold>, Error> {
+        self.inner.hold(id).await
+    }
+
+    async fn put_hold(&mut self, hold: &Hold) -> Result<(), Error> {
+        self.inner.put_hold(hold).await
+    }
+
+    async fn delete_hold(&mut self, id: HoldId) -> Result<bool, Error> {
+        self.inner.delete_hold(id).await
     }
 
     async fn forge_item(

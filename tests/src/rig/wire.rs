@@ -98,5 +98,10 @@ fn driver(rig: &Rig) -> Arc<Driver> {
         duty(Box::new(CiPoller::new(service.clone()))),
         duty(Box::new(Effector::new(service.clone()))),
     ];
-    Arc::new(Driver::new(duties, Arc::default(), rig.chance.clone()))
+    Arc::new(Driver::new(
+        duties,
+        Arc::default(),
+        rig.chance.clone(),
+        rig.clock.clone(),
+    ))
 }

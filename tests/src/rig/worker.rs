@@ -44,6 +44,7 @@ impl FakeWorker {
                 roles: Role::ALL.to_vec(),
                 tiers: Vec::new(),
                 kill_budget: Duration::from_secs(10),
+                account: "account".to_owned(),
             }],
             registered_at: Timestamp(0),
             last_beat_at: Timestamp(0),
@@ -135,6 +136,7 @@ impl FakeWorker {
         let completion = Completion::InfrastructureError {
             class,
             message: "on purpose".to_owned(),
+            reset_at: None,
         };
         let said = self.complete(rig, grant.lease.key, completion).await;
         assert_eq!(said.expect("the error is taken"), Completed::Now);

@@ -118,6 +118,7 @@ fn check_profile(
         roles,
         tiers: raw.tiers.clone(),
         variables: variables(&key("env"), &raw.env, environment)?,
+        account: account(&key("account"), raw.account.as_deref().unwrap_or(name))?,
         limits: Limits {
             timeout: duration(&key("timeout"), &raw.timeout, SECOND, DAY)?,
             idle_timeout: (!idle_timeout.is_zero()).then_some(idle_timeout),
@@ -170,6 +171,18 @@ fn name(name: String) -> Result<String, Error> {
         Ok(name)
     } else {
         Err(invalid("name", &format!("takes 1 to {NAME_MAX} bytes")))
+    }
+}
+
+fn account(key: &str, account: &str) -> Result<String, Error> {
+    let is_line = !account.trim().is_empty() && !account.chars().any(char::is_control);
+    if is_line && account.len() <= NAME_MAX {
+        Ok(account.to_owned())
+    } else {
+        Err(invalid(
+            key,
+            &format!("takes 1 to {NAME_MAX} bytes on one line"),
+        ))
     }
 }
 

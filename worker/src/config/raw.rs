@@ -63,6 +63,7 @@ pub(super) struct RawProfile {
     #[serde(default = "exit_grace")]
     pub(super) exit_grace: String,
     pub(super) grace: Option<String>,
+    pub(super) account: Option<String>,
 }
 
 /// Two: one that thinks while the other builds.

@@ -38,6 +38,8 @@ pub(crate) struct Profile {
     /// Empty: every tier.
     pub(crate) tiers: Vec<u32>,
     pub(crate) variables: Vec<Variable>,
+    /// The provider's account that it uses, which a hold names.
+    pub(crate) account: String,
     pub(crate) limits: Limits,
 }
 

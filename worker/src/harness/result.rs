@@ -1,4 +1,4 @@
-//! The result: the verdict that a harness wrote, or why there is none.
+//! The result: the verdict that a harness wrote, or why it has none.
 
 use std::{io, path::Path};
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::{
     assignment::{Kind, Role},
     control_file,
-    schema::verdict_schema,
+    schema::{INFRASTRUCTURE_ERROR, verdict_schema},
     text::head,
 };
 
@@ -70,6 +70,35 @@ pub(crate) enum Verdict {
     },
 }
 
+/// What a result file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    Verdict(Verdict),
+    /// The harness has none, and it is nobody's fault at this work.
+    InfrastructureError(InfrastructureError),
+}
+
+/// Why a harness has no verdict. Only its own word in the result file counts, never what it prints.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct InfrastructureError {
+    pub(crate) class: ProviderClass,
+    /// When the provider says that it works again.
+    pub(crate) reset_at: Option<jiff::Timestamp>,
+    pub(crate) message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ProviderClass {
+    ProviderQuota,
+    ProviderOutage,
+    BadCredentials,
+    PermissionDenied,
+}
+
+/// The key that tells the other document from a verdict.
+const ERROR_KEY: &str = "infrastructure_error";
+
 /// Why there is no valid result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -89,8 +118,8 @@ pub(crate) enum Error {
     },
 }
 
-/// Reads the verdict of `role` about a workflow of `kind` from the file at `path`.
-pub(crate) fn read(path: &Path, role: Role, kind: Kind) -> Result<Verdict, Error> {
+/// Reads the verdict of `role` about a workflow of `kind`, or why there is none, from the file at `path`.
+pub(crate) fn read(path: &Path, role: Role, kind: Kind) -> Result<Said, Error> {
     parse(&bytes(path)?, role, kind)
 }
 
@@ -102,7 +131,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
     })
 }
 
-fn parse(bytes: &[u8], role: Role, kind: Kind) -> Result<Verdict, Error> {
+fn parse(bytes: &[u8], role: Role, kind: Kind) -> Result<Said, Error> {
     let text = || head(&String::from_utf8_lossy(bytes), QUOTE_MAX, " …");
     let document: serde_json::Value =
         serde_json::from_slice(bytes).map_err(|error| Error::NoJson {
@@ -114,6 +143,12 @@ fn parse(bytes: &[u8], role: Role, kind: Kind) -> Result<Verdict, Error> {
         problem: head(&problem, QUOTE_MAX, " …"),
         text: text(),
     };
+    if document.get(ERROR_KEY).is_some() {
+        check(INFRASTRUCTURE_ERROR, &document).map_err(no_fit)?;
+        let error = serde_json::from_value(document[ERROR_KEY].clone())
+            .map_err(|error| no_fit(error.to_string()))?;
+        return Ok(Said::InfrastructureError(error));
+    }
     let schema = verdict_schema(role, kind)
         .ok_or_else(|| no_fit("this role writes no verdict".to_owned()))?;
     check(schema, &document).map_err(no_fit)?;
@@ -123,7 +158,7 @@ fn parse(bytes: &[u8], role: Role, kind: Kind) -> Result<Verdict, Error> {
         Verdict::Conflict { paths } if paths.iter().any(|path| path.len() > PATH_MAX) => {
             Err(no_fit(format!("a path is longer than {PATH_MAX} bytes")))
         }
-        _ => Ok(verdict),
+        _ => Ok(Said::Verdict(verdict)),
     }
 }
 

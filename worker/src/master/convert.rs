@@ -78,6 +78,7 @@ fn to_profile(profile: &Profile) -> v1::HarnessProfile {
         roles: to_roles(&profile.roles),
         tiers: profile.tiers.clone(),
         kill_budget: to_duration(profile.limits.kill_budget()),
+        account: profile.account.clone(),
     }
 }
 
@@ -355,6 +356,8 @@ pub(crate) enum Outcome {
     Failure {
         class: FailureClass,
         message: String,
+        /// When the provider says that it works again.
+        reset_at: Option<SystemTime>,
     },
 }
 
@@ -367,6 +370,10 @@ pub(crate) enum FailureClass {
     Silent,
     WorkspaceFailed,
     LeaseLost,
+    ProviderQuota,
+    ProviderOutage,
+    BadCredentials,
+    PermissionDenied,
 }
 
 impl Outcome {
@@ -375,6 +382,7 @@ impl Outcome {
         Self::Failure {
             class,
             message: message.into(),
+            reset_at: None,
         }
     }
 
@@ -390,12 +398,15 @@ impl Outcome {
                 exit_status: *exit_status,
                 log_tail: tail(&without_zeros(log_tail), LOG_TAIL_MAX, ""),
             }),
-            Self::Failure { class, message } => {
-                complete_request::Outcome::InfrastructureError(v1::InfrastructureError {
-                    class: to_class(*class).into(),
-                    message: head(&without_zeros(message), MESSAGE_MAX, ""),
-                })
-            }
+            Self::Failure {
+                class,
+                message,
+                reset_at,
+            } => complete_request::Outcome::InfrastructureError(v1::InfrastructureError {
+                class: to_class(*class).into(),
+                message: head(&without_zeros(message), MESSAGE_MAX, ""),
+                reset_at: reset_at.map(prost_types::Timestamp::from),
+            }),
         }
     }
 }
@@ -413,6 +424,10 @@ const fn to_class(class: FailureClass) -> Class {
         FailureClass::Silent => Class::Silent,
         FailureClass::WorkspaceFailed => Class::WorkspaceFailed,
         FailureClass::LeaseLost => Class::LeaseLost,
+        FailureClass::ProviderQuota => Class::ProviderQuota,
+        FailureClass::ProviderOutage => Class::ProviderOutage,
+        FailureClass::BadCredentials => Class::BadCredentials,
+        FailureClass::PermissionDenied => Class::PermissionDenied,
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     assignment::{Assignment, Job},
     error::chain,
-    harness::result::{self, Verdict},
+    harness::result::{self, InfrastructureError, ProviderClass, Said, Verdict},
     master::{FailureClass, Outcome},
     process::subreaper::Exit,
     shim::record::{Cause, ExitRecord},
@@ -110,18 +110,27 @@ fn judge_exit(exit: Exit, assignment: &Assignment, directory: &SessionDir) -> Ju
     };
     match exit {
         Exit::Exited(0) => judge_result(assignment, directory),
-        Exit::Exited(status) => crashed(format!("exited with status {status}")),
+        Exit::Exited(status) => match read_result(assignment, directory) {
+            // A harness that has no verdict may say so by its status, too.
+            Ok(Said::InfrastructureError(error)) => no_verdict(error),
+            Ok(Said::Verdict(_)) | Err(_) => crashed(format!("exited with status {status}")),
+        },
         Exit::Signaled(signal) => crashed(format!("ended by signal {signal}")),
     }
 }
 
-fn judge_result(assignment: &Assignment, directory: &SessionDir) -> Judgement {
+fn read_result(assignment: &Assignment, directory: &SessionDir) -> Result<Said, result::Error> {
     let role = assignment.job.role();
-    match result::read(&directory.result(), role, assignment.item.kind) {
-        Ok(verdict @ (Verdict::Changed { .. } | Verdict::Resolved {})) => {
+    result::read(&directory.result(), role, assignment.item.kind)
+}
+
+fn judge_result(assignment: &Assignment, directory: &SessionDir) -> Judgement {
+    match read_result(assignment, directory) {
+        Ok(Said::InfrastructureError(error)) => no_verdict(error),
+        Ok(Said::Verdict(verdict @ (Verdict::Changed { .. } | Verdict::Resolved {}))) => {
             Judgement::WithCommit(verdict)
         }
-        Ok(verdict) => Judgement::Final(End::Outcome(Outcome::Verdict {
+        Ok(Said::Verdict(verdict)) => Judgement::Final(End::Outcome(Outcome::Verdict {
             verdict,
             commit: None,
         })),
@@ -130,6 +139,20 @@ fn judge_result(assignment: &Assignment, directory: &SessionDir) -> Judgement {
             Judgement::failure(FailureClass::NoValidResult, message)
         }
     }
+}
+
+/// What a harness said in a verdict's place.
+fn no_verdict(error: InfrastructureError) -> Judgement {
+    Judgement::Final(End::Outcome(Outcome::Failure {
+        class: match error.class {
+            ProviderClass::ProviderQuota => FailureClass::ProviderQuota,
+            ProviderClass::ProviderOutage => FailureClass::ProviderOutage,
+            ProviderClass::BadCredentials => FailureClass::BadCredentials,
+            ProviderClass::PermissionDenied => FailureClass::PermissionDenied,
+        },
+        message: error.message,
+        reset_at: error.reset_at.and_then(|at| at.try_into().ok()),
+    }))
 }
 
 /// As a shell would have it.

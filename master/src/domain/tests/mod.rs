@@ -9,6 +9,7 @@ mod backoff;
 mod ci;
 mod effects;
 mod heads;
+mod hold;
 mod invariants;
 mod luck;
 mod names;

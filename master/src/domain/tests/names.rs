@@ -89,6 +89,8 @@ fn instants_saturate_instead_of_wrapping() {
     use std::time::Duration;
     assert_eq!(Timestamp(1).after(Duration::MAX), Timestamp(i64::MAX));
     assert_eq!(Timestamp(5).after(Duration::from_micros(7)), Timestamp(12));
+    assert_eq!(Timestamp(-2).before(Duration::MAX), Timestamp(i64::MIN));
+    assert_eq!(Timestamp(5).before(Duration::from_micros(7)), Timestamp(-2));
     assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
     assert_eq!(Timestamp(9).since(Timestamp(5)), Duration::from_micros(4));
     let longest = Timestamp(i64::MAX).since(Timestamp(i64::MIN));

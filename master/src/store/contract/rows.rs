@@ -398,6 +398,7 @@ pub(crate) async fn a_worker_is_put_and_replaced(world: &World) {
         roles: vec![Role::Implementer],
         tiers: vec![1, 2],
         kill_budget: Duration::from_millis(2500),
+        account: "main".to_owned(),
     }];
     worker.last_beat_at = Timestamp(5);
     world.put_worker(&worker).await;

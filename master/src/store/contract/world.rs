@@ -93,6 +93,7 @@ pub(crate) fn offer(role: Role) -> Offer {
         role,
         tiers: Vec::new(),
         profile: "default".to_owned(),
+        account: "main".to_owned(),
         kill_budget: Duration::from_secs(30),
     }
 }

@@ -4,7 +4,7 @@
 //! goes to the head of a queue whose repository has fewest attempts in progress, those that this claim
 //! leases included. Queues are read by page, past what does not fit, so that a row at the head that
 //! nobody asked for holds up nobody behind it. SQL leaves out what is not due or not in the state of its
-//! role; tiers and kill budgets are compared here, with the domain's own rule.
+//! role; tiers, kill budgets and holds are compared here, with the domain's own rules.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,12 +13,13 @@ use sqlx::{SqliteConnection, sqlite::SqliteRow};
 use super::{
     attempts::{self, select_attempt},
     error::{During, one_row},
-    leases,
+    holds, leases,
     rows::Columns,
 };
 use crate::{
     domain::{
-        attempt::{Attempt, AttemptStatus, Role, fits_kill_budget},
+        attempt::{Attempt, AttemptStatus, Role},
+        hold::{Gate, Hold, gate},
         ids::{AttemptId, Fence, LeaseKey, Nonce, RepositoryId, WorkerId},
         time::Timestamp,
         transitions::State,
@@ -132,13 +133,51 @@ fn places(offers: &[Offer]) -> Vec<(Role, State)> {
         .collect()
 }
 
-/// The first offer that an attempt fits.
-fn offer_for<'a>(offers: &'a [Offer], attempt: &Attempt) -> Option<&'a Offer> {
-    offers.iter().find(|offer| {
-        offer.role == attempt.role
-            && (offer.tiers.is_empty() || offer.tiers.contains(&attempt.tier))
-            && fits_kill_budget(attempt.lock_ttl_seconds, offer.kill_budget)
-    })
+/// The holds of whoever could run what is claimed, and so the offers that may be used.
+struct Gates {
+    worker: WorkerId,
+    holds: Vec<Hold>,
+    now: Timestamp,
+}
+
+impl Gates {
+    async fn read(
+        connection: &mut SqliteConnection,
+        request: &ClaimRequest,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let accounts: Vec<String> = request.offers.iter().map(|o| o.account.clone()).collect();
+        Ok(Self {
+            worker: request.worker,
+            holds: holds::covering(connection, request.worker, &accounts).await?,
+            now,
+        })
+    }
+
+    /// The first offer that an attempt fits and no hold bars.
+    fn offer_for<'a>(&self, offers: &'a [Offer], attempt: &Attempt) -> Option<&'a Offer> {
+        offers.iter().find(|offer| {
+            offer.fits(attempt.role, attempt.tier, attempt.lock_ttl_seconds)
+                && gate(&self.holds, offer.runner(self.worker), self.now) != Gate::Held
+        })
+    }
+
+    /// Makes a new lease the canary of each hold that covers it.
+    async fn take(
+        &mut self,
+        connection: &mut SqliteConnection,
+        offer: &Offer,
+        key: LeaseKey,
+    ) -> Result<(), Error> {
+        let runner = offer.runner(self.worker);
+        for hold in &mut self.holds {
+            if hold.subject.covers(runner) {
+                hold.canary = Some((key.attempt, key.fence));
+                holds::put(connection, hold).await?;
+            }
+        }
+        Ok(())
+    }
 }
 
 pub(super) async fn claim(
@@ -154,6 +193,7 @@ pub(super) async fn claim(
     let mut nonces = nonces.into_iter();
     let places = places(&request.offers);
     let mut in_progress = in_progress(connection).await?;
+    let mut gates = Gates::read(connection, request, now).await?;
     let mut below = i64::from(i32::MAX) + 1;
     while let Some(priority) = next_priority(connection, &places, below).await? {
         below = priority;
@@ -161,20 +201,28 @@ pub(super) async fn claim(
         for &place in &places {
             for repository in repositories(connection, place.0, priority).await? {
                 let mut queue = Queue::new(place, priority, repository);
-                queue.fill(connection, request, now).await?;
+                queue.fill(connection, request, &gates).await?;
                 queues.push(queue);
             }
         }
         while let Some(queue) = fairest(&mut queues, &in_progress) {
+            let Some(attempt) = queue.heads.pop_front() else {
+                continue;
+            };
+            let repository = queue.repository;
+            queue.fill(connection, request, &gates).await?;
+            // A canary that has just gone may have shut the gate that this one was to go through.
+            let Some(offer) = gates.offer_for(&request.offers, &attempt) else {
+                continue;
+            };
             let Some(nonce) = nonces.next() else {
                 return Ok(claimed);
             };
-            let Some((attempt, profile)) = queue.heads.pop_front() else {
-                continue;
-            };
-            *in_progress.entry(queue.repository).or_default() += 1;
-            queue.fill(connection, request, now).await?;
-            claimed.push(lease(connection, request, attempt, profile, nonce, now).await?);
+            *in_progress.entry(repository).or_default() += 1;
+            let profile = offer.profile.clone();
+            let leased = lease(connection, request, attempt, profile, nonce, now).await?;
+            gates.take(connection, offer, leased.lease.key).await?;
+            claimed.push(leased);
         }
     }
     Ok(claimed)
@@ -261,8 +309,8 @@ struct Queue {
     state: State,
     priority: i64,
     repository: RepositoryId,
-    /// Those that fit and come next, with the profile that each would run by.
-    heads: VecDeque<(Attempt, String)>,
+    /// Those that fit and come next.
+    heads: VecDeque<Attempt>,
     /// The last one that was read.
     after: (i64, String),
     has_more: bool,
@@ -286,16 +334,16 @@ impl Queue {
         &mut self,
         connection: &mut SqliteConnection,
         request: &ClaimRequest,
-        now: Timestamp,
+        gates: &Gates,
     ) -> Result<(), Error> {
         while self.heads.is_empty() && self.has_more {
-            let rows = self.page(connection, request.worker, now).await?;
+            let rows = self.page(connection, request.worker, gates.now).await?;
             self.has_more = rows.len() >= PAGE as usize;
             for row in &rows {
                 let attempt = attempts::from_row(row)?.attempt;
                 self.after = (attempt.created_at.0, attempt.id.to_string());
-                if let Some(offer) = offer_for(&request.offers, &attempt) {
-                    self.heads.push_back((attempt, offer.profile.clone()));
+                if gates.offer_for(&request.offers, &attempt).is_some() {
+                    self.heads.push_back(attempt);
                 }
             }
         }
@@ -337,7 +385,7 @@ fn fairest<'a>(
             let age = queue
                 .heads
                 .front()
-                .map(|(attempt, _)| (attempt.created_at, attempt.id));
+                .map(|attempt| (attempt.created_at, attempt.id));
             (n_in_progress, age)
         })
 }

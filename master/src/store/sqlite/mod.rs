@@ -15,6 +15,7 @@ mod effects;
 mod error;
 mod events;
 mod forge;
+mod holds;
 mod leases;
 mod lock;
 mod migrate;
@@ -23,6 +24,7 @@ mod reads;
 mod repositories;
 mod rows;
 mod sql;
+mod stats;
 mod sweeps;
 #[cfg(test)]
 mod tests;

@@ -3,20 +3,24 @@
 use async_trait::async_trait;
 
 use super::{
-    SqliteStore, attempts, beats, checks, effects, error::During, events, forge, leases,
-    repositories, sql, sweeps, tx::SqliteTx, workers, workflows,
+    SqliteStore, attempts, beats, checks, effects, error::During, events, forge, holds, leases,
+    repositories, sql, stats, sweeps, tx::SqliteTx, workers, workflows,
 };
 use crate::{
     domain::{
-        ids::{AttemptId, CommitId, InstanceId, LeaseKey, RepositoryId, WorkerId, WorkflowId},
+        hold::Hold,
+        ids::{
+            AttemptId, CommitId, HoldId, InstanceId, LeaseKey, RepositoryId, WorkerId, WorkflowId,
+        },
         time::Timestamp,
     },
     store::{
         Error, Mark, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, AttemptRow, BeatWrite, ChangePoint, Changes, CheckRun,
-            EventRow, ForgeItem, HeldLease, LeaseRow, OpenEffectRow, ProgressRow, Repository,
-            SessionRow, StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
+            EventRow, Figures, ForgeItem, HeldLease, LeaseRow, OpenEffectRow, ProgressRow,
+            Repository, SessionRow, StaleLease, WorkerRow, WorkerSummary, WorkflowFilter,
+            WorkflowRow,
         },
     },
 };
@@ -251,6 +255,22 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Vec<WorkerSummary>, Error> {
         workers::page(&mut *self.reader().await?, after, limit).await
+    }
+
+    async fn live_workers(&self, since: Timestamp, limit: u32) -> Result<Vec<WorkerRow>, Error> {
+        workers::live(&mut *self.reader().await?, since, limit).await
+    }
+
+    async fn holds(&self, after: Option<HoldId>, limit: u32) -> Result<Vec<Hold>, Error> {
+        holds::page(&mut *self.reader().await?, after, limit).await
+    }
+
+    async fn figures(
+        &self,
+        alive_since: Timestamp,
+        seen_since: Timestamp,
+    ) -> Result<Figures, Error> {
+        stats::figures(&mut *self.reader().await?, alive_since, seen_since).await
     }
 
     async fn forge_item(

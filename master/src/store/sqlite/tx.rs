@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use super::{
-    attempts, checks, claim, effects, events, forge, leases, repositories, workers, workflows,
-    writer::Turn,
+    attempts, checks, claim, effects, events, forge, holds, leases, repositories, workers,
+    workflows, writer::Turn,
 };
 use crate::clock::Clock;
 use crate::{
     domain::{
         attempt::Attempt,
+        hold::Hold,
         ids::{
-            AttemptId, CheckId, CommitId, EffectId, LeaseKey, RepositoryId, RequestId, WorkerId,
-            WorkflowId,
+            AttemptId, CheckId, CommitId, EffectId, HoldId, LeaseKey, RepositoryId, RequestId,
+            WorkerId, WorkflowId,
         },
         time::Timestamp,
         workflow::Workflow,
@@ -195,6 +196,26 @@ impl Tx for SqliteTx {
 
     async fn set_worker_declared_dead(&mut self, id: WorkerId, at: Timestamp) -> Result<(), Error> {
         in_turn!(self, workers::set_declared_dead(id, at))
+    }
+
+    async fn covering_holds(
+        &mut self,
+        worker: WorkerId,
+        accounts: &[String],
+    ) -> Result<Vec<Hold>, Error> {
+        in_turn!(self, holds::covering(worker, accounts))
+    }
+
+    async fn hold(&mut self, id: HoldId) -> Result<Option<Hold>, Error> {
+        in_turn!(self, holds::by_id(id))
+    }
+
+    async fn put_hold(&mut self, hold: &Hold) -> Result<(), Error> {
+        in_turn!(self, holds::put(hold))
+    }
+
+    async fn delete_hold(&mut self, id: HoldId) -> Result<bool, Error> {
+        in_turn!(self, holds::delete(id))
     }
 
     async fn forge_item(

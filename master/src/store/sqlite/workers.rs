@@ -31,6 +31,18 @@ WHERE id > $1
 ORDER BY id
 LIMIT $2";
 
+// Newest beats first: the index is walked from its end, and no further than they reach.
+const LIVE: &str = "
+SELECT id, instance_id, name, host, boot_id, version, state_directory, capacity, roles, labels,
+    profiles, registered_at, last_beat_at, drain_requested_at, drain_reason, drain_stops_sessions,
+    declared_dead_at
+FROM workers
+WHERE last_beat_at > $1
+  AND drain_requested_at IS NULL
+  AND declared_dead_at IS NULL
+ORDER BY last_beat_at DESC
+LIMIT $2";
+
 const PUT: &str = "
 INSERT INTO workers (id, instance_id, name, host, boot_id, version, state_directory, capacity, roles,
     labels, profiles, registered_at, last_beat_at, declared_dead_at)
@@ -62,7 +74,7 @@ UPDATE workers
 SET declared_dead_at = $2
 WHERE id = $1";
 
-pub(super) const STATEMENTS: &[&str] = &[BY_ID, PAGE, PUT, SET_DRAIN, SET_DECLARED_DEAD];
+pub(super) const STATEMENTS: &[&str] = &[BY_ID, PAGE, LIVE, PUT, SET_DRAIN, SET_DECLARED_DEAD];
 
 fn from_row(row: &SqliteRow) -> Result<WorkerRow, Error> {
     let columns = Columns::new(row, "workers", "id");
@@ -114,6 +126,22 @@ pub(super) async fn page(
                 n_leases: Columns::new(row, "workers", "id").number("n_leases")?,
             })
         })
+        .collect()
+}
+
+pub(super) async fn live(
+    connection: &mut SqliteConnection,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<WorkerRow>, Error> {
+    sqlx::query(LIVE)
+        .bind(since.0)
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .during("list live workers")?
+        .iter()
+        .map(from_row)
         .collect()
 }
 

@@ -69,7 +69,7 @@ fn verdicts() -> Vec<(Role, serde_json::Value)> {
     ]
 }
 
-fn parse_json(document: &serde_json::Value, role: Role, kind: Kind) -> Result<Verdict, Error> {
+fn parse_json(document: &serde_json::Value, role: Role, kind: Kind) -> Result<Said, Error> {
     parse(document.to_string().as_bytes(), role, kind)
 }
 
@@ -161,7 +161,7 @@ fn only_a_regular_file_of_bounded_size_is_read() {
     let mut document = json!({"verdict": "resolved"}).to_string().into_bytes();
     document.resize(RESULT_MAX as usize, b' ');
     std::fs::write(&path, &document).unwrap();
-    assert_eq!(read().unwrap(), Verdict::Resolved {});
+    assert_eq!(read().unwrap(), Said::Verdict(Verdict::Resolved {}));
 
     document.push(b' ');
     std::fs::write(&path, &document).unwrap();
@@ -181,4 +181,65 @@ fn a_path_is_bounded_in_bytes() {
     assert!(conflict("é".repeat(PATH_MAX / 2)).is_ok());
     let error = conflict("é".repeat(PATH_MAX / 2 + 1)).unwrap_err();
     assert!(error.to_string().contains("4096 bytes"), "{error}");
+}
+
+fn error_of(document: serde_json::Value) -> Result<InfrastructureError, Error> {
+    match parse_json(&document, Role::Reviewer, Kind::Issue)? {
+        Said::InfrastructureError(error) => Ok(error),
+        Said::Verdict(verdict) => panic!("{verdict:?}"),
+    }
+}
+
+#[test]
+fn any_role_may_say_why_it_has_no_verdict() {
+    let document = json!({"infrastructure_error": {
+        "class": "provider_quota",
+        "reset_at": "2026-05-01T12:00:00+02:00",
+        "message": "5 h limit reached",
+    }});
+    for role in HARNESS_ROLES {
+        let said = parse_json(&document, role, Kind::Issue).unwrap();
+        let expected = InfrastructureError {
+            class: ProviderClass::ProviderQuota,
+            reset_at: Some("2026-05-01T10:00:00Z".parse().unwrap()),
+            message: "5 h limit reached".to_owned(),
+        };
+        assert_eq!(said, Said::InfrastructureError(expected), "{role}");
+    }
+    for (name, class) in [
+        ("provider_outage", ProviderClass::ProviderOutage),
+        ("bad_credentials", ProviderClass::BadCredentials),
+        ("permission_denied", ProviderClass::PermissionDenied),
+    ] {
+        let document = json!({"infrastructure_error": {"class": name, "message": "m"}});
+        assert_eq!(error_of(document).unwrap().class, class);
+    }
+}
+
+#[test]
+fn an_infrastructure_error_is_as_strict_as_a_verdict() {
+    let good = json!({"class": "provider_quota", "message": "m"});
+    let with = |key: &str, value: serde_json::Value| {
+        let mut error = good.clone();
+        error[key] = value;
+        json!({ "infrastructure_error": error })
+    };
+    assert!(error_of(with("message", json!("x".repeat(2000)))).is_ok());
+    let bad = [
+        with("class", json!("crashed")),
+        with("class", json!("quota")),
+        with("message", json!("")),
+        with("message", json!("x".repeat(2001))),
+        with("message", json!("a\0b")),
+        with("reset_at", json!("tomorrow")),
+        with("reset_at", json!(17)),
+        with("retry", json!(true)),
+        json!({"infrastructure_error": {"class": "provider_quota"}}),
+        json!({"infrastructure_error": good.clone(), "verdict": "reject", "reason": "r"}),
+        json!({"infrastructure_error": "provider_quota"}),
+    ];
+    for document in bad {
+        let error = error_of(document.clone()).unwrap_err();
+        assert!(matches!(error, Error::NoFit { .. }), "{document}: {error}");
+    }
 }

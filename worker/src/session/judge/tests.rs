@@ -43,7 +43,7 @@ fn judge_with(job: Job, ended: &Ended, result: Option<&str>) -> Judgement {
 #[track_caller]
 fn failure(judgement: Judgement) -> (FailureClass, String) {
     match judgement {
-        Judgement::Final(End::Outcome(Outcome::Failure { class, message })) => (class, message),
+        Judgement::Final(End::Outcome(Outcome::Failure { class, message, .. })) => (class, message),
         other => panic!("no failure: {other:?}"),
     }
 }
@@ -228,4 +228,30 @@ fn a_check_reports_its_status_as_a_shell_would() {
         assert_eq!(exit_status, expected);
         assert!(log_tail.ends_with("the last line"));
     }
+}
+
+#[test]
+fn a_harness_may_say_that_its_provider_refuses_with_any_status_but_not_by_what_it_prints() {
+    let refused = r#"{"infrastructure_error": {"class": "provider_outage", "message": "529"}}"#;
+    for status in [0, 75] {
+        let judged = judge_with(harness(Role::Implementer), &exited(status), Some(refused));
+        let (class, message) = failure(judged);
+        assert_eq!(
+            (class, message.as_str()),
+            (FailureClass::ProviderOutage, "529")
+        );
+    }
+    let killed = ended(Why::Ended, Some((Cause::Harness, Exit::Signaled(9))));
+    let (class, _) = failure(judge_with(
+        harness(Role::Implementer),
+        &killed,
+        Some(refused),
+    ));
+    assert_eq!(class, FailureClass::Crashed);
+    let quoted = r#"{"verdict": "failed", "reason": "provider_quota: usage limit reached, 429"}"#;
+    let judged = judge_with(harness(Role::Implementer), &exited(0), Some(quoted));
+    assert!(matches!(
+        judged,
+        Judgement::Final(End::Outcome(Outcome::Verdict { .. }))
+    ));
 }
