@@ -459,3 +459,18 @@ pub struct WorkerFigures {
     /// Alive or silent.
     pub n_drained: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_that_was_stored_before_accounts_has_one_of_its_own_name() {
+        let stored = r#"{"name": "agent", "roles": ["reviewer"], "tiers": [],
+            "kill_budget": {"secs": 10, "nanos": 0}}"#;
+        let mut profile: ProfileRow = serde_json::from_str(stored).unwrap();
+        assert_eq!(profile.account(), "agent");
+        profile.account = "main".to_owned();
+        assert_eq!(profile.account(), "main");
+    }
+}

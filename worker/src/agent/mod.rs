@@ -306,7 +306,9 @@ impl Agent {
             );
             Drained::default()
         });
-        if drain.stops_sessions && drained.sessions.is_none() {
+        if !drain.stops_sessions {
+            drained.sessions = None;
+        } else if drained.sessions.is_none() {
             tracing::info!(
                 sessions = self.roster.len(),
                 grace_seconds = self.drain_grace.as_secs(),

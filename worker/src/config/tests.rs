@@ -44,6 +44,7 @@ fn what_is_not_said_has_a_default() {
     assert_eq!(config.ci_limits.timeout, Duration::from_secs(3600));
     let profile = &config.profiles[0];
     assert_eq!(profile.name, "stub");
+    assert_eq!(profile.account, "stub");
     assert_eq!(profile.prompt, PromptBy::File);
     assert_eq!(profile.roles, [Role::Estimator, Role::Implementer]);
     assert_eq!(profile.limits.timeout, Duration::from_secs(90 * 60));
@@ -151,6 +152,14 @@ fn a_refusal_names_the_key_and_what_it_takes() {
         ),
         (profile("grace = \"6m\""), ["harness.stub.grace", "300s"]),
         (
+            profile("account = \"\""),
+            ["harness.stub.account", "1 to 200"],
+        ),
+        (
+            profile("account = \"a\\nb\""),
+            ["harness.stub.account", "one line"],
+        ),
+        (
             profile("prompt = \"fax\""),
             ["harness.stub.prompt", "stdin"],
         ),
@@ -213,6 +222,9 @@ fn bounds_themselves_are_taken() {
     }
     let config = load_file(&format!("{MINIMAL}\nidle_timeout = \"0s\"\n")).unwrap();
     assert_eq!(config.profiles[0].limits.idle_timeout, None);
+    let account = "x".repeat(200);
+    let config = load_file(&format!("{MINIMAL}\naccount = \"{account}\"\n")).unwrap();
+    assert_eq!(config.profiles[0].account, account);
 }
 
 #[test]

@@ -573,3 +573,25 @@ async fn queues_are_read_by_their_index() {
     // Read in the order of the index: a page costs a page, whatever waits behind it.
     assert!(!plan.contains("TEMP B-TREE"), "{plan}");
 }
+
+#[tokio::test]
+async fn figures_are_read_from_what_is_live_alone() {
+    let (_, store) = world().await;
+    for statement in super::stats::STATEMENTS {
+        let explained = format!("EXPLAIN QUERY PLAN {statement}");
+        let rows = sqlx::query_as::<_, (i64, i64, i64, String)>(AssertSqlSafe(explained))
+            .fetch_all(store.writer())
+            .await
+            .unwrap();
+        for (_, _, _, line) in rows {
+            let grows = [
+                "SCAN workflows",
+                "SCAN attempts",
+                "SCAN workers",
+                "SCAN effects",
+            ];
+            let is_whole_table = grows.contains(&line.as_str());
+            assert!(!is_whole_table, "{statement}\n{line}");
+        }
+    }
+}
