@@ -339,7 +339,7 @@ async fn errors_that_are_not_charged_are_bounded_by_themselves() {
         assert_eq!(grant.attempt.pickup_count, 1, "given back each time");
         assert_eq!(rig.state(id).await, State::Analyzing, "{n}");
         worker
-            .fail(&rig, &grant, InfrastructureClass::ProviderOutage)
+            .fail(&rig, &grant, InfrastructureClass::PermissionDenied)
             .await;
         rig.advance(DAY);
     }
