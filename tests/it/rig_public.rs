@@ -32,6 +32,7 @@ fn infrastructure(class: InfrastructureClass) -> Completion {
     Completion::InfrastructureError {
         class,
         message: "as reported".to_owned(),
+        reset_at: None,
     }
 }
 
