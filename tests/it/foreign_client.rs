@@ -109,7 +109,7 @@ async fn a_foreign_client_lists_describes_and_calls_the_services_through_reflect
     let method = "pointsman.v1.WorkflowService/PauseWorkflow";
     let said = refused(&world, &["-d", &pause], &[method]).await;
     assert!(said.contains("pausing is not possible in MERGED"), "{said}");
-    assert!(said.contains("ILLEGAL_TRANSITION"), "{said}");
+    assert!(said.contains("Code: FailedPrecondition"), "{said}");
 
     for method in [
         "pointsman.v1.RepositoryService/ListRepositories",
