@@ -12,7 +12,7 @@ use crate::{
     error::Error,
     event, exit,
     exit::Exit,
-    fleet, help, hold, item, logs, machine,
+    fleet, help, hold, item, items, logs, machine,
     output::Format,
     programs::Program,
     repo, schema, scripted_harness, stats, up, watch, worker, workflow,
@@ -81,6 +81,18 @@ enum Command {
     Submit(item::Submit),
     /// Add or remove a label of an issue or pull request
     Label(item::Label),
+    /// List issues and pull requests of the built-in forge
+    Items(items::List),
+    /// Show one issue or pull request
+    Item(items::Show),
+    /// Close an issue or pull request: its workflow ends
+    Close(items::Close),
+    /// Open a closed issue or pull request again
+    Reopen(items::Reopen),
+    /// Say something about an issue or pull request
+    Comment(items::Say),
+    /// List what was said about an issue or pull request
+    Comments(items::Comments),
     /// List workflows
     Workflows(workflow::List),
     /// Show one workflow: why it waits, its attempts, its events
@@ -152,6 +164,12 @@ impl Cli {
             Command::Repo(command) => block_on(command.run(&target)),
             Command::Submit(command) => block_on(command.run(&target)),
             Command::Label(command) => block_on(command.run(&target)),
+            Command::Items(command) => block_on(command.run(&target)),
+            Command::Item(command) => block_on(command.run(&target)),
+            Command::Close(command) => block_on(command.run(&target)),
+            Command::Reopen(command) => block_on(command.run(&target)),
+            Command::Comment(command) => block_on(command.run(&target)),
+            Command::Comments(command) => block_on(command.run(&target)),
             Command::Workflows(command) => block_on(command.run(&target)),
             Command::Workflow(command) => block_on(command.run(&target)),
             Command::Events(command) => block_on(command.run(&target)),
@@ -255,6 +273,14 @@ mod tests {
             "repo list -o json",
             "submit demo --title T --body B --unlabelled --reason R",
             "label demo 1 --add agent",
+            "repo policy demo --policy merge_method=squash --reset max_tier --reason R",
+            "repo policy demo",
+            "items demo --state closed --label agent",
+            "item demo 1",
+            "close demo 1 --reason R",
+            "reopen demo 1 --reason R",
+            "comment demo 1 --body B",
+            "comments demo 1 -o json",
             "workflows --repo demo --state stuck,paused --kind pull-request",
             "workflow demo#2",
             "events demo#2 --after 5 --limit 1000",
@@ -304,6 +330,11 @@ mod tests {
         check("label demo x --add agent", "'x'");
         check("label demo 1", "--add <LABEL>|--remove <LABEL>");
         check("label demo 1 --add a --remove b", "cannot be used with");
+        check("close demo 1", "--reason <REASON>");
+        check("comment demo 1", "--body <BODY>");
+        check("items demo --state merged", "closed");
+        check("repo policy demo --reset tiers --reason R", "max_tier");
+        check("repo policy demo --reset max_tier", "--reason <REASON>");
         check("events --limit 1001", "1..=1000");
         check("flake-retries demo#1 11 --reason R", "0..=10");
         check("logs", "WORKFLOW");

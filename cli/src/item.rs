@@ -1,6 +1,10 @@
-//! `pointsman submit` and `label`: issues and pull requests of the built-in forge.
+//! `pointsman submit` and `label`: issues and pull requests of the built-in forge. What else there is to do with
+//! them is in `items`.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use pointsman_proto::v1::{SetLabelRequest, SubmitIssueRequest};
@@ -44,7 +48,7 @@ struct Submitted {
 impl Submit {
     /// Opens the issue.
     pub(crate) async fn run(self, target: &Target) -> Result<(), Error> {
-        let body = self.text()?;
+        let body = text(self.body.clone(), self.body_file.as_deref())?;
         let request = SubmitIssueRequest {
             repository: self.repository.clone(),
             title: self.title,
@@ -69,18 +73,19 @@ impl Submit {
             Format::Table => output::line(&submitted.sentence(&self.repository)),
         }
     }
+}
 
-    fn text(&self) -> Result<String, Error> {
-        let Some(path) = &self.body_file else {
-            return Ok(self.body.clone().unwrap_or_default());
-        };
-        let read = if path.as_os_str() == "-" {
-            io::read_to_string(io::stdin())
-        } else {
-            fs::read_to_string(path)
-        };
-        read.map_err(|error| Error::Usage(format!("--body-file {}: {error}", path.display())))
-    }
+/// What was typed, or what a file holds; `-` is standard input.
+pub(crate) fn text(typed: Option<String>, file: Option<&Path>) -> Result<String, Error> {
+    let Some(path) = file else {
+        return Ok(typed.unwrap_or_default());
+    };
+    let read = if path.as_os_str() == "-" {
+        io::read_to_string(io::stdin())
+    } else {
+        fs::read_to_string(path)
+    };
+    read.map_err(|error| Error::Usage(format!("--body-file {}: {error}", path.display())))
 }
 
 impl Submitted {

@@ -22,6 +22,7 @@ mod fleet;
 mod help;
 mod hold;
 mod item;
+mod items;
 mod logs;
 mod machine;
 mod policy;

@@ -31,6 +31,31 @@ pub(crate) fn parse_setting(typed: &str) -> Result<Setting, String> {
     Ok(setting)
 }
 
+/// Reads a key alone; the exceptions from the times-to-live are one key.
+pub(crate) fn parse_key(typed: &str) -> Result<String, String> {
+    let known = KEYS.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+    if known.clone().any(|key| key == typed && key.contains('_'))
+        && !["lease_ttl", "fast_forward"].contains(&typed)
+    {
+        return Ok(typed.to_owned());
+    }
+    match typed {
+        "lease_ttls" => Ok(typed.to_owned()),
+        _ => Err(format!(
+            "no such key; there are {KEYS}, and lease_ttls for all of the last"
+        )),
+    }
+}
+
+/// The fields that are set, by their names.
+pub(crate) fn fields(settings: &[Setting]) -> Vec<String> {
+    let name = |setting: &Setting| match setting.key.starts_with("lease_ttl.") {
+        true => "lease_ttls".to_owned(),
+        false => setting.key.clone(),
+    };
+    settings.iter().map(name).collect()
+}
+
 /// The policy of all settings; a later one of the same key wins. `None` where there are none.
 pub(crate) fn policy(settings: &[Setting]) -> Result<Option<v1::Policy>, String> {
     if settings.is_empty() {
@@ -157,6 +182,17 @@ mod tests {
             [(v1::Role::Implementer, 2, 1800), (v1::Role::Ci, 0, 60)]
         );
         assert_eq!(read.review_rounds, None);
+    }
+
+    #[test]
+    fn keys_alone_are_fields() {
+        assert_eq!(parse_key("max_tier").unwrap(), "max_tier");
+        assert_eq!(parse_key("lease_ttls").unwrap(), "lease_ttls");
+        for key in ["lease_ttl", "numbers", "tiers", "", "fast_forward"] {
+            assert!(parse_key(key).is_err(), "{key}");
+        }
+        let settings = ["max_tier=2", "lease_ttl.ci=60"].map(|t| parse_setting(t).unwrap());
+        assert_eq!(fields(&settings), ["max_tier", "lease_ttls"]);
     }
 
     #[test]

@@ -23,6 +23,8 @@ const PAGE_SIZE: u32 = 500;
 pub(crate) enum Repo {
     /// Add a repository on the built-in forge; the same again changes nothing
     Add(Add),
+    /// Show a repository's policy, or change it: what is under way goes by it from its next decision on
+    Policy(Change),
     /// List repositories
     List,
 }
@@ -59,6 +61,33 @@ pub(crate) struct Add {
     reason: String,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    /// The repository's name
+    name: String,
+    /// A bound to set, as often as needed
+    #[arg(
+        long = "policy",
+        value_name = "KEY=VALUE",
+        value_parser = policy::parse_setting,
+        requires = "reason",
+        long_help = format!("A bound to set, as often as needed. Keys: {}", policy::KEYS)
+    )]
+    set: Vec<policy::Setting>,
+    /// A bound to bring back to its default, as often as needed
+    #[arg(long, value_name = "KEY", value_parser = policy::parse_key, requires = "reason")]
+    reset: Vec<String>,
+    /// Why, for the history
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Updated {
+    changed: bool,
+    repository: Repository,
+}
+
 #[derive(Debug, Serialize)]
 struct Added {
     changed: bool,
@@ -75,6 +104,7 @@ impl Repo {
     pub(crate) async fn run(self, target: &Target) -> Result<(), Error> {
         match self {
             Self::Add(add) => add.run(target).await,
+            Self::Policy(change) => change.run(target).await,
             Self::List => list(target).await,
         }
     }
@@ -157,6 +187,46 @@ fn in_words(checks: &[Check]) -> String {
         .iter()
         .map(|check| format!("{}={}", check.name, check.command));
     words.collect::<Vec<_>>().join(", ")
+}
+
+impl Change {
+    async fn run(self, target: &Target) -> Result<(), Error> {
+        let updated = self.updated(target).await?;
+        match target.output {
+            Format::Json => output::json(&updated),
+            Format::Table => output::text(&updated.text()),
+        }
+    }
+
+    async fn updated(self, target: &Target) -> Result<Updated, Error> {
+        let mut paths = policy::fields(&self.set);
+        paths.extend(self.reset);
+        // A change of nothing shows what is there.
+        let request = v1::UpdatePolicyRequest {
+            repository: self.name,
+            policy: policy::policy(&self.set).map_err(Error::Usage)?,
+            update_mask: Some(prost_types::FieldMask { paths }),
+            reason: self.reason.unwrap_or_else(|| "a look".to_owned()),
+        };
+        let mut client = target.connect().await?;
+        let answer = client.repositories.update_policy(request).await?;
+        let answer = answer.into_inner();
+        Ok(Updated {
+            changed: answer.changed,
+            repository: answer.repository.unwrap_or_default().into(),
+        })
+    }
+}
+
+impl Updated {
+    fn text(&self) -> String {
+        let mut table = Table::new(["KEY", "VALUE"]);
+        let policy = serde_json::to_value(&self.repository.policy).unwrap_or_default();
+        for (key, value) in policy.as_object().into_iter().flatten() {
+            table.row([key.clone(), value.to_string()]);
+        }
+        table.render()
+    }
 }
 
 impl Added {

@@ -128,6 +128,74 @@ impl From<v1::LeaseTtl> for LeaseTtl {
     }
 }
 
+/// An issue or a pull request of the built-in forge.
+#[derive(Debug, Serialize)]
+pub(crate) struct Item {
+    pub(crate) repository: String,
+    pub(crate) number: u64,
+    pub(crate) kind: Option<String>,
+    pub(crate) title: String,
+    /// Null in lists.
+    pub(crate) body: Option<String>,
+    pub(crate) labels: Vec<String>,
+    pub(crate) open: bool,
+    pub(crate) head_ref: Option<String>,
+    pub(crate) base_ref: String,
+    pub(crate) merged_commit: Option<String>,
+    pub(crate) created_at: Option<String>,
+    pub(crate) updated_at: Option<String>,
+}
+
+impl Item {
+    /// `open`, `closed` or `merged`.
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.open, &self.merged_commit) {
+            (true, _) => "open",
+            (false, None) => "closed",
+            (false, Some(_)) => "merged",
+        }
+    }
+}
+
+impl From<v1::Item> for Item {
+    fn from(item: v1::Item) -> Self {
+        Self {
+            repository: item.repository,
+            number: item.number,
+            kind: name::kind(item.kind),
+            title: item.title,
+            body: some(item.body),
+            labels: item.labels,
+            open: item.open,
+            head_ref: some(item.head_ref),
+            base_ref: item.base_ref,
+            merged_commit: some(item.merged_commit),
+            created_at: instant(item.created_at),
+            updated_at: instant(item.updated_at),
+        }
+    }
+}
+
+/// What was said about an item.
+#[derive(Debug, Serialize)]
+pub(crate) struct Comment {
+    pub(crate) comment: u64,
+    pub(crate) author: String,
+    pub(crate) body: String,
+    pub(crate) created_at: Option<String>,
+}
+
+impl From<v1::ItemComment> for Comment {
+    fn from(comment: v1::ItemComment) -> Self {
+        Self {
+            comment: comment.comment,
+            author: comment.author,
+            body: comment.body,
+            created_at: instant(comment.created_at),
+        }
+    }
+}
+
 /// One issue or pull request on its way.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Workflow {

@@ -6,6 +6,10 @@
 //! deadline, and git's error text comes back bounded; its standard output comes back whole.
 //! Which commands are run, and what their failure means, is the caller's business.
 
+mod access;
+
+pub use access::{Access, AccessError};
+
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
@@ -44,9 +48,9 @@ pub enum Error {
         status: i32,
         stderr: String,
     },
-    /// git did not end within [`DEADLINE`] and was killed.
-    #[error("git {command} did not end within {} s", DEADLINE.as_secs())]
-    Deadline { command: String },
+    /// git did not end within its deadline and was killed.
+    #[error("git {command} did not end within {} s", deadline.as_secs())]
+    Deadline { command: String, deadline: Duration },
 }
 
 /// What runs at the other end of a local path to serve a fetch. A repository of another user is taken:
@@ -104,6 +108,7 @@ pub struct Git {
     directory: PathBuf,
     environment: Vec<(OsString, OsString)>,
     held: Option<Arc<File>>,
+    deadline: Duration,
 }
 
 impl Git {
@@ -113,6 +118,7 @@ impl Git {
             directory: directory.into(),
             environment: Vec::new(),
             held: None,
+            deadline: DEADLINE,
         }
     }
 
@@ -121,6 +127,13 @@ impl Git {
     #[must_use]
     pub fn holding(mut self, file: File) -> Self {
         self.held = Some(Arc::new(file));
+        self
+    }
+
+    /// Gives each command this long instead of [`DEADLINE`].
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
         self
     }
 
@@ -179,10 +192,15 @@ impl Git {
             .command(&arguments)
             .and_then(|mut command| command.spawn())
             .map_err(no_start)?;
-        let output = match tokio::time::timeout(DEADLINE, child.wait_with_output()).await {
+        let output = match tokio::time::timeout(self.deadline, child.wait_with_output()).await {
             Ok(output) => output.map_err(no_start)?,
             // The child is killed when it is dropped here.
-            Err(_) => return Err(Error::Deadline { command }),
+            Err(_) => {
+                return Err(Error::Deadline {
+                    command,
+                    deadline: self.deadline,
+                });
+            }
         };
         let status = output.status.code().unwrap_or(-1);
         let stderr = bounded(&output.stderr);

@@ -47,6 +47,8 @@ pub enum Error {
     },
     #[error("write the state directory")]
     StateDirectory(#[source] io::Error),
+    #[error("git_config can't be used")]
+    GitConfig(#[from] pointsman_git::AccessError),
     #[error("open the database")]
     Store(#[from] crate::store::Error),
     #[error(transparent)]
@@ -103,6 +105,7 @@ impl Bound {
         let opened = CancellationToken::new();
         let routes = server::not_yet(self.routes.clone());
         let mut alive = pin!(server::serve(self.listener()?, routes, opened.clone()));
+        let access = pointsman_git::Access::read(config.git_config.clone()).await?;
         let store = tokio::select! {
             store = open_store(config) => store?,
             ended = &mut alive => {
@@ -118,7 +121,7 @@ impl Bound {
             tracing::debug!("somebody stayed connected while the database was opened");
         }
         let listener = self.listener()?;
-        assemble(config, store, listener, self, stop)
+        assemble(config, store, access, listener, self, stop)
     }
 
     fn listener(&self) -> Result<TcpListener, Error> {
@@ -153,6 +156,7 @@ fn open_logs(config: &Config) -> Result<LogStore, Error> {
 fn assemble(
     config: &Config,
     store: Arc<dyn Store>,
+    access: pointsman_git::Access,
     listener: TcpListener,
     bound: Bound,
     stops: &Stops,
@@ -166,6 +170,7 @@ fn assemble(
         Arc::clone(&clock),
         Arc::clone(&chance),
         config.state_dir.join(CLONES),
+        access,
     ));
     let ports = Ports {
         store: Arc::clone(&store),

@@ -70,6 +70,9 @@ pub struct Config {
     /// Serves gRPC here. Port 0: any free one; `state_dir/master.address` says which.
     pub listen: SocketAddr,
     pub state_dir: PathBuf,
+    /// A file with settings of git (`core.sshCommand`, `credential.helper`, `http.*`) that count where a remote
+    /// is talked to. Nobody but its owner may write it. None: git's own defaults.
+    pub git_config: Option<PathBuf>,
     /// Directives of `tracing_subscriber::EnvFilter`.
     pub log: String,
     pub log_format: Format,
@@ -160,6 +163,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7433)),
             state_dir: PathBuf::from("pointsman-master"),
+            git_config: None,
             log: "info".to_owned(),
             log_format: Format::Pretty,
             ci_flake_retries: DEFAULT_FLAKE_RETRIES,

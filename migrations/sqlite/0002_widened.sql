@@ -106,3 +106,18 @@ CREATE TABLE holds (
 
 CREATE UNIQUE INDEX uq_hold_account ON holds (account) WHERE account IS NOT NULL;
 CREATE UNIQUE INDEX uq_hold_profile ON holds (held_worker_id, profile) WHERE held_worker_id IS NOT NULL;
+-- What is said about an item of the built-in forge.
+CREATE TABLE forge_comments (
+    repository_id TEXT    NOT NULL,
+    number        INTEGER NOT NULL,
+    -- 1 for the first of its item.
+    comment       INTEGER NOT NULL,
+    author        TEXT    NOT NULL,
+    body          TEXT    NOT NULL,
+    -- The call that made it, so that a repeated one makes nothing.
+    request_id    TEXT,
+    created_at    INTEGER NOT NULL,
+    PRIMARY KEY (repository_id, number, comment),
+    CONSTRAINT uq_comment_request UNIQUE (request_id),
+    FOREIGN KEY (repository_id, number) REFERENCES forge_items (repository_id, number)
+) STRICT;

@@ -29,6 +29,8 @@ pub(crate) struct Config {
     /// Masters, in order of preference; at least one.
     pub(crate) masters: Vec<Address>,
     pub(crate) state_dir: PathBuf,
+    /// Settings of git where a remote is talked to.
+    pub(crate) git_config: Option<PathBuf>,
     /// A label for people.
     pub(crate) name: String,
     /// Sessions that may run at once.

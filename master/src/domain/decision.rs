@@ -204,6 +204,11 @@ text_enum! {
         HoldRenewed = "hold_renewed",
         HoldLifted = "hold_lifted",
         HoldReleased = "hold_released",
+        RepositoryAdded = "repository_added",
+        PolicyUpdated = "policy_updated",
+        ItemClosed = "item_closed",
+        ItemReopened = "item_reopened",
+        ItemCommented = "item_commented",
     }
 }
 

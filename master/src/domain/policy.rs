@@ -32,7 +32,9 @@ pub struct LeaseTtl {
     pub seconds: u32,
 }
 
-/// Bounds of each of a repository's workflows. A change touches what is made after it.
+/// Bounds of each of a repository's workflows. A change counts from the next decision on, for workflows that
+/// are under way too; what is fixed when a workflow or an attempt is made (`ci_flake_retries`, `lease_ttls`)
+/// stays as it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -78,6 +80,74 @@ pub struct Policy {
     pub max_live_workflows: u32,
     /// How its pull requests are merged.
     pub merge_method: MergeMethod,
+}
+
+/// Defines [`PolicyField`], and what it takes to copy one.
+macro_rules! policy_fields {
+    ($( $variant:ident = $field:ident, )+) => {
+        /// A field of a policy, by its name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum PolicyField {
+            $( $variant, )+
+        }
+
+        impl PolicyField {
+            /// Every field.
+            pub const ALL: &'static [Self] = &[$( Self::$variant ),+];
+
+            /// As it is called in the policy.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $( Self::$variant => stringify!($field), )+
+                }
+            }
+        }
+
+        impl Policy {
+            /// Makes one field what it is in `other`.
+            pub fn take(&mut self, field: PolicyField, other: &Self) {
+                match field {
+                    $( PolicyField::$variant => self.$field.clone_from(&other.$field), )+
+                }
+            }
+
+            /// The fields in which the two differ.
+            pub fn difference(&self, other: &Self) -> Vec<PolicyField> {
+                // Taken apart whole, so that no field can be forgotten here.
+                let Self { $( $field, )+ } = self;
+                let mut fields = Vec::new();
+                $(
+                    if *$field != other.$field {
+                        fields.push(PolicyField::$variant);
+                    }
+                )+
+                fields
+            }
+        }
+    };
+}
+
+policy_fields! {
+    MaxTier = max_tier,
+    CiRedRounds = ci_red_rounds,
+    ReviewRounds = review_rounds,
+    ConflictRounds = conflict_rounds,
+    CiFlakeRetries = ci_flake_retries,
+    MergeRounds = merge_rounds,
+    HeadMoves = head_moves,
+    EffectTries = effect_tries,
+    MaxPickups = max_pickups,
+    CiFlakeHardCeiling = ci_flake_hard_ceiling,
+    CiOptional = ci_optional,
+    FlakyChecks = flaky_checks,
+    CiPollDeadlineSeconds = ci_poll_deadline_seconds,
+    CiIdleDeadlineSeconds = ci_idle_deadline_seconds,
+    CiAppearDeadlineSeconds = ci_appear_deadline_seconds,
+    MergeDeadlineSeconds = merge_deadline_seconds,
+    EffectDeadlineSeconds = effect_deadline_seconds,
+    LeaseTtls = lease_ttls,
+    MaxLiveWorkflows = max_live_workflows,
+    MergeMethod = merge_method,
 }
 
 impl Default for Policy {

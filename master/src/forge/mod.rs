@@ -26,9 +26,11 @@ use crate::{
 pub enum Error {
     /// It does not answer, or git failed in a way that may pass. What was written is unknown: read
     /// before repeating.
-    #[error("{operation}: the forge is not available")]
+    #[error("{operation}: the forge is not available{said}")]
     Unavailable {
         operation: &'static str,
+        /// What it answered, after a colon and without paths and addresses; empty where it said nothing.
+        said: String,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

@@ -3,19 +3,21 @@
 use pointsman_proto::v1;
 use prost_types::Timestamp as WireTimestamp;
 
-use super::fields::{FieldError, within};
+use super::fields::{FieldError, MAX_LIST, list, within};
 use crate::{
     domain::{
         attempt::Role,
         ci::CheckDefinition,
         ids::LeaseKey,
-        policy::{LeaseTtl, MergeMethod, Policy},
+        policy::{LeaseTtl, MergeMethod, Policy, PolicyField},
         time::Timestamp,
         transitions::State,
         workflow::Kind,
     },
     service::Waiting,
-    store::model::{About, AttemptRow, EventRow, Repository, SessionRow, WorkflowRow},
+    store::model::{
+        About, AttemptRow, EventRow, ForgeComment, ForgeItem, Repository, SessionRow, WorkflowRow,
+    },
 };
 
 const MICROS: i64 = 1_000_000;
@@ -322,6 +324,84 @@ fn wire_ttl(ttl: &LeaseTtl) -> v1::LeaseTtl {
     }
 }
 
+pub(super) fn item(repository: &str, item: &ForgeItem) -> v1::Item {
+    v1::Item {
+        repository: repository.to_owned(),
+        number: item.number,
+        kind: kind(item.kind).into(),
+        title: item.title.clone(),
+        body: item.body.clone(),
+        labels: item.labels.clone(),
+        open: item.is_open,
+        head_ref: item.head_ref.clone().unwrap_or_default(),
+        base_ref: item.base_ref.clone(),
+        merged_commit: item
+            .merged_commit
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        created_at: Some(timestamp(item.created_at)),
+        updated_at: Some(timestamp(item.updated_at)),
+    }
+}
+
+pub(super) fn comment(comment: &ForgeComment) -> v1::ItemComment {
+    v1::ItemComment {
+        comment: comment.comment,
+        author: comment.author.clone(),
+        body: comment.body.clone(),
+        created_at: Some(timestamp(comment.created_at)),
+    }
+}
+
+/// Which fields of a policy a request is about: those of its mask; without one, those that are set.
+pub(super) fn policy_fields(
+    wire: &v1::Policy,
+    mask: Option<&prost_types::FieldMask>,
+) -> Result<Vec<PolicyField>, FieldError> {
+    let known = || PolicyField::ALL.iter().copied();
+    let Some(mask) = mask else {
+        return Ok(known().filter(|field| is_set(wire, *field)).collect());
+    };
+    list("update_mask", &mask.paths, MAX_LIST)?
+        .iter()
+        .map(|path| {
+            let field = known().find(|field| field.as_str() == path);
+            field.ok_or_else(|| {
+                FieldError::new(
+                    "update_mask",
+                    format!("names {path:?}, which is no field of a policy"),
+                )
+            })
+        })
+        .collect()
+}
+
+fn is_set(wire: &v1::Policy, field: PolicyField) -> bool {
+    match field {
+        PolicyField::MaxTier => wire.max_tier.is_some(),
+        PolicyField::CiRedRounds => wire.ci_red_rounds.is_some(),
+        PolicyField::ReviewRounds => wire.review_rounds.is_some(),
+        PolicyField::ConflictRounds => wire.conflict_rounds.is_some(),
+        PolicyField::CiFlakeRetries => wire.ci_flake_retries.is_some(),
+        PolicyField::MergeRounds => wire.merge_rounds.is_some(),
+        PolicyField::HeadMoves => wire.head_moves.is_some(),
+        PolicyField::EffectTries => wire.effect_tries.is_some(),
+        PolicyField::MaxPickups => wire.max_pickups.is_some(),
+        PolicyField::CiFlakeHardCeiling => wire.ci_flake_hard_ceiling.is_some(),
+        PolicyField::CiOptional => wire.ci_optional.is_some(),
+        PolicyField::FlakyChecks => !wire.flaky_checks.is_empty(),
+        PolicyField::CiPollDeadlineSeconds => wire.ci_poll_deadline_seconds.is_some(),
+        PolicyField::CiIdleDeadlineSeconds => wire.ci_idle_deadline_seconds.is_some(),
+        PolicyField::CiAppearDeadlineSeconds => wire.ci_appear_deadline_seconds.is_some(),
+        PolicyField::MergeDeadlineSeconds => wire.merge_deadline_seconds.is_some(),
+        PolicyField::EffectDeadlineSeconds => wire.effect_deadline_seconds.is_some(),
+        PolicyField::LeaseTtls => !wire.lease_ttls.is_empty(),
+        PolicyField::MaxLiveWorkflows => wire.max_live_workflows.is_some(),
+        PolicyField::MergeMethod => wire.merge_method != 0,
+    }
+}
+
 /// A policy in which what is left out has its default.
 pub(super) fn domain_policy(wire: v1::Policy) -> Result<Policy, FieldError> {
     let d = Policy::default();
@@ -376,6 +456,32 @@ mod tests {
     #[test]
     fn a_policy_that_says_nothing_is_the_default_one() {
         assert_eq!(domain_policy(v1::Policy::default()), Ok(Policy::default()));
+    }
+
+    #[test]
+    fn a_policy_is_changed_where_it_is_set_or_masked() {
+        let names = |wire: &v1::Policy, paths: Option<&[&str]>| {
+            let mask = paths.map(|paths| prost_types::FieldMask {
+                paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            });
+            policy_fields(wire, mask.as_ref())
+                .map(|fields| fields.iter().map(|f| f.as_str()).collect::<Vec<_>>())
+        };
+        let nothing = v1::Policy::default();
+        assert_eq!(names(&nothing, None), Ok(vec![]));
+        let every: Vec<&str> = PolicyField::ALL.iter().map(|f| f.as_str()).collect();
+        let full = wire_policy(&Policy {
+            flaky_checks: vec!["a".to_owned()],
+            lease_ttls: vec![LeaseTtl {
+                role: Role::Ci,
+                tier: None,
+                seconds: 60,
+            }],
+            ..Policy::default()
+        });
+        assert_eq!(names(&full, None), Ok(every.clone()));
+        assert_eq!(names(&nothing, Some(&every)), Ok(every));
+        assert!(names(&nothing, Some(&["tiers"])).is_err());
     }
 
     #[test]

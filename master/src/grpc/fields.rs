@@ -22,6 +22,11 @@ pub(super) const MAX_CHECKS: usize = 32;
 /// Largest page of repositories and workflows; [`DEFAULT_PAGE`] is taken for 0.
 pub(super) const MAX_PAGE: u32 = 500;
 pub(super) const DEFAULT_PAGE: u32 = 100;
+/// Largest page of items without their bodies, but with up to a hundred labels of a hundred bytes each; an
+/// answer of 4 MiB takes that many.
+pub(super) const MAX_ITEM_PAGE: u32 = 200;
+/// Largest page of comments, each of up to [`MAX_TEXT`]; an answer of 4 MiB takes that many.
+pub(super) const MAX_COMMENT_PAGE: u32 = 50;
 
 /// A field that can't be so.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,25 +1,29 @@
 //! RepositoryService: convert, one call, convert.
 
 use pointsman_proto::v1::{
-    AddRepositoryRequest, AddRepositoryResponse, ListRepositoriesRequest, ListRepositoriesResponse,
+    self, AddRepositoryRequest, AddRepositoryResponse, CloseItemRequest, CloseItemResponse,
+    CommentRequest, CommentResponse, GetItemRequest, GetItemResponse, ItemState,
+    ListCommentsRequest, ListCommentsResponse, ListItemsRequest, ListItemsResponse,
+    ListRepositoriesRequest, ListRepositoriesResponse, ReopenItemRequest, ReopenItemResponse,
     SetLabelRequest, SetLabelResponse, SubmitIssueRequest, SubmitIssueResponse,
-    repository_service_server::RepositoryService,
+    UpdatePolicyRequest, UpdatePolicyResponse, repository_service_server::RepositoryService,
 };
 use tonic::{Request, Response, Status};
 
 use super::{
     OPERATOR,
-    convert::{domain_policy, repository, workflow},
+    convert::{comment, domain_policy, item, policy_fields, repository, workflow},
     fields::{
-        DEFAULT_PAGE, FieldError, MAX_CHECKS, MAX_LABEL, MAX_LINE, MAX_PAGE, MAX_REASON, MAX_TEXT,
-        MAX_TITLE, branch, check_name, git_url, line, list, optional, optional_id, page_size,
-        repository_name, required,
+        DEFAULT_PAGE, FieldError, MAX_CHECKS, MAX_COMMENT_PAGE, MAX_ITEM_PAGE, MAX_LABEL, MAX_LINE,
+        MAX_PAGE, MAX_REASON, MAX_TEXT, MAX_TITLE, branch, check_name, git_url, line, list,
+        optional, optional_id, page_size, repository_name, required,
     },
     status::status,
 };
 use crate::{
     domain::{ci::CheckDefinition, decision::LabelState},
-    service::{NewIssue, NewRepository, Service},
+    service::{Change, ItemView, NewComment, NewIssue, NewRepository, Service},
+    store::model::ItemFilter,
 };
 
 /// The base branch of a repository that names none.
@@ -70,7 +74,7 @@ impl RepositoryService for RepositoryApi {
         request: Request<AddRepositoryRequest>,
     ) -> Result<Response<AddRepositoryResponse>, Status> {
         let request = request.into_inner();
-        optional("reason", &request.reason, MAX_REASON)?;
+        let reason = optional("reason", &request.reason, MAX_REASON)?.to_owned();
         let checks = checks(&request)?;
         let new = NewRepository {
             name: repository_name("name", &request.name)?.to_owned(),
@@ -87,7 +91,7 @@ impl RepositoryService for RepositoryApi {
         };
         let change = self
             .service
-            .add_repository(new)
+            .add_repository(new, &reason, OPERATOR)
             .await
             .map_err(|error| status(&error))?;
         let changed = change.is_changed();
@@ -187,5 +191,169 @@ impl RepositoryService for RepositoryApi {
             workflow: set.workflow.as_ref().map(workflow),
             changed,
         }))
+    }
+
+    async fn update_policy(
+        &self,
+        request: Request<UpdatePolicyRequest>,
+    ) -> Result<Response<UpdatePolicyResponse>, Status> {
+        let request = request.into_inner();
+        let name = repository_name("repository", &request.repository)?;
+        let wire = request.policy.unwrap_or_default();
+        let fields = policy_fields(&wire, request.update_mask.as_ref())?;
+        let reason = required("reason", &request.reason, MAX_REASON)?;
+        let new = domain_policy(wire)?;
+        let change = self
+            .service
+            .update_policy(name, &new, &fields, reason, OPERATOR)
+            .await
+            .map_err(|error| status(&error))?;
+        let changed = change.is_changed();
+        let updated = change.into_inner();
+        let policy = self.service.policy(&updated);
+        Ok(Response::new(UpdatePolicyResponse {
+            repository: Some(repository(&updated, &policy)),
+            changed,
+        }))
+    }
+
+    async fn close_item(
+        &self,
+        request: Request<CloseItemRequest>,
+    ) -> Result<Response<CloseItemResponse>, Status> {
+        let request = request.into_inner();
+        let name = repository_name("repository", &request.repository)?;
+        let reason = required("reason", &request.reason, MAX_REASON)?;
+        let change = self
+            .service
+            .close_item(name, request.number, reason, OPERATOR)
+            .await
+            .map_err(|error| status(&error))?;
+        let (item, workflow, changed) = shown(change);
+        Ok(Response::new(CloseItemResponse {
+            item,
+            workflow,
+            changed,
+        }))
+    }
+
+    async fn reopen_item(
+        &self,
+        request: Request<ReopenItemRequest>,
+    ) -> Result<Response<ReopenItemResponse>, Status> {
+        let request = request.into_inner();
+        let name = repository_name("repository", &request.repository)?;
+        let reason = required("reason", &request.reason, MAX_REASON)?;
+        let change = self
+            .service
+            .reopen_item(name, request.number, reason, OPERATOR)
+            .await
+            .map_err(|error| status(&error))?;
+        let (item, workflow, changed) = shown(change);
+        Ok(Response::new(ReopenItemResponse {
+            item,
+            workflow,
+            changed,
+        }))
+    }
+
+    async fn comment(
+        &self,
+        request: Request<CommentRequest>,
+    ) -> Result<Response<CommentResponse>, Status> {
+        let request = request.into_inner();
+        let new = NewComment {
+            repository: repository_name("repository", &request.repository)?,
+            number: request.number,
+            body: required("body", &request.body, MAX_TEXT)?,
+            request: optional_id("request_id", &request.request_id)?,
+        };
+        let reason = required("reason", &request.reason, MAX_REASON)?;
+        let change = self
+            .service
+            .comment(new, reason, OPERATOR)
+            .await
+            .map_err(|error| status(&error))?;
+        let changed = change.is_changed();
+        Ok(Response::new(CommentResponse {
+            comment: Some(comment(&change.into_inner())),
+            changed,
+        }))
+    }
+
+    async fn list_comments(
+        &self,
+        request: Request<ListCommentsRequest>,
+    ) -> Result<Response<ListCommentsResponse>, Status> {
+        let request = request.into_inner();
+        let name = repository_name("repository", &request.repository)?;
+        let limit = page_size(request.page_size, MAX_COMMENT_PAGE, MAX_COMMENT_PAGE)?;
+        let comments = self
+            .service
+            .comments(name, request.number, request.after_comment, limit)
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(ListCommentsResponse {
+            comments: comments.iter().map(comment).collect(),
+        }))
+    }
+
+    async fn get_item(
+        &self,
+        request: Request<GetItemRequest>,
+    ) -> Result<Response<GetItemResponse>, Status> {
+        let request = request.into_inner();
+        let name = repository_name("repository", &request.repository)?;
+        let view = self.service.item(name, request.number).await;
+        let view = view.map_err(|error| status(&error))?;
+        let (item, workflow, _) = shown(Change::Unchanged(view));
+        Ok(Response::new(GetItemResponse { item, workflow }))
+    }
+
+    async fn list_items(
+        &self,
+        request: Request<ListItemsRequest>,
+    ) -> Result<Response<ListItemsResponse>, Status> {
+        let request = request.into_inner();
+        let name = repository_name("repository", &request.repository)?;
+        let label = optional("label", &request.label, MAX_LABEL)?;
+        let filter = ItemFilter {
+            is_open: item_state(request.state)?,
+            label: (!label.is_empty()).then(|| label.to_owned()),
+        };
+        let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_ITEM_PAGE)?;
+        let items = self
+            .service
+            .items(name, &filter, request.after_number, limit)
+            .await
+            .map_err(|error| status(&error))?;
+        let items = items.iter().map(|row| v1::Item {
+            body: String::new(),
+            ..item(name, row)
+        });
+        Ok(Response::new(ListItemsResponse {
+            items: items.collect(),
+        }))
+    }
+}
+
+/// An item with its workflow, and whether it was changed.
+fn shown(change: Change<ItemView>) -> (Option<v1::Item>, Option<v1::Workflow>, bool) {
+    let changed = change.is_changed();
+    let view = change.into_inner();
+    let item = item(&view.repository.name, &view.item);
+    (Some(item), view.workflow.as_ref().map(workflow), changed)
+}
+
+/// Whether open or closed items are meant; `None`: both.
+fn item_state(wire: i32) -> Result<Option<bool>, FieldError> {
+    match ItemState::try_from(wire) {
+        Ok(ItemState::Unspecified) => Ok(None),
+        Ok(ItemState::Open) => Ok(Some(true)),
+        Ok(ItemState::Closed) => Ok(Some(false)),
+        Err(_) => Err(FieldError::new(
+            "state",
+            format!("is {wire}; OPEN or CLOSED is expected"),
+        )),
     }
 }

@@ -30,6 +30,9 @@ pub(super) fn status(error: &Error) -> Status {
         ),
         Error::NotFound { .. } => Status::not_found(message),
         Error::AlreadyExists { .. } => Status::already_exists(message),
+        Error::ItemMerged { .. } => {
+            with_reason(Code::FailedPrecondition, message, "ITEM_MERGED", [])
+        }
         Error::WorkerInUse { .. } => with_reason(Code::AlreadyExists, message, "WORKER_IN_USE", []),
         Error::UnknownInstance { .. } => {
             with_reason(Code::FailedPrecondition, message, "UNKNOWN_INSTANCE", [])

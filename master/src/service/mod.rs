@@ -10,6 +10,7 @@ mod attempts;
 mod beats;
 mod ci;
 mod complete;
+mod conversation;
 mod effects;
 mod fleet;
 mod holds;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 pub use absences::Absences;
 pub use beats::{Heard, Stop};
 pub use complete::{Completed, Completion};
+pub use conversation::{ItemView, NewComment};
 pub use fleet::{Declaration, OnDrain, WorkerView};
 pub use items::{LabelChange, NewIssue, SubmittedIssue};
 pub use leasing::{Claim, Grant};
@@ -92,6 +94,8 @@ pub enum Error {
     NotFound { what: &'static str, id: String },
     #[error("{what} {id} exists already with other settings")]
     AlreadyExists { what: &'static str, id: String },
+    #[error("{id} was merged: it can't be opened again")]
+    ItemMerged { id: String },
     /// The worker id is in use by another state directory that has beaten lately.
     #[error(
         "worker {id} is in use by another state directory that has beaten within the last {seconds} s"

@@ -1,9 +1,20 @@
 //! Repositories.
 
+use serde_json::{Value, json};
+
 use super::{Change, Error, Service};
 use crate::{
-    domain::{ci::CheckDefinition, policy::Policy},
-    store::{self, Constraint, model::Repository},
+    domain::{
+        ci::CheckDefinition,
+        decision::{EventKind, Note},
+        ids::RepositoryId,
+        policy::{Policy, PolicyField},
+        time::Timestamp,
+    },
+    store::{
+        self, Constraint, Tx,
+        model::{About, NewEvent, Repository},
+    },
 };
 
 /// A repository to be added; checked by [`Service::add_repository`].
@@ -17,16 +28,25 @@ pub struct NewRepository {
     pub policy: Policy,
 }
 
+/// What a row of the history tells about a repository.
+pub(super) struct Said<'a> {
+    pub(super) note: Note,
+    pub(super) actor: &'a str,
+    pub(super) reason: &'a str,
+    pub(super) at: Timestamp,
+    pub(super) detail: Value,
+}
+
 impl Service {
     /// Adds a repository of the built-in forge. The base branch must exist. The same again changes
     /// nothing.
-    pub async fn add_repository(&self, new: NewRepository) -> Result<Change<Repository>, Error> {
-        new.policy
-            .check(self.settings.least_ttl_seconds)
-            .map_err(|invalid| Error::Invalid {
-                field: format!("policy.{}", invalid.field),
-                reason: format!("is {}; {} is expected", invalid.value, invalid.expected),
-            })?;
+    pub async fn add_repository(
+        &self,
+        new: NewRepository,
+        reason: &str,
+        actor: &str,
+    ) -> Result<Change<Repository>, Error> {
+        self.check_policy(&new.policy)?;
         if let Some(there) = self.store().repository_by_name(&new.name).await? {
             return same_or_refused(there, &new);
         }
@@ -48,9 +68,13 @@ impl Service {
                     repository = %new.name,
                     "a new repository could not be read"
                 );
+                let said = match &error {
+                    crate::forge::Error::Unavailable { said, .. } => said.as_str(),
+                    crate::forge::Error::Refused { .. } | crate::forge::Error::Store { .. } => "",
+                };
                 return Err(Error::invalid(
                     "git_url",
-                    "git can't read a repository there; the master's log says why",
+                    format!("git can't read a repository there{said}"),
                 ));
             }
         };
@@ -63,6 +87,14 @@ impl Service {
         let mut tx = self.store().begin().await?;
         match tx.insert_repository(&repository).await {
             Ok(()) => {
+                let said = Said {
+                    note: Note::RepositoryAdded,
+                    actor,
+                    reason,
+                    at: repository.created_at,
+                    detail: json!({ "name": repository.name, "git_url": repository.git_url }),
+                };
+                self.tell(tx.as_mut(), repository.id, said).await?;
                 tx.commit().await?;
                 Ok(Change::Changed(repository))
             }
@@ -76,6 +108,75 @@ impl Service {
         }
     }
 
+    fn check_policy(&self, policy: &Policy) -> Result<(), Error> {
+        policy
+            .check(self.settings.least_ttl_seconds)
+            .map_err(|invalid| Error::Invalid {
+                field: format!("policy.{}", invalid.field),
+                reason: format!("is {}; {} is expected", invalid.value, invalid.expected),
+            })
+    }
+
+    /// Makes `fields` of a repository's policy what they are in `new`; the others stay. Its workflows go by
+    /// it from their next decision on.
+    pub async fn update_policy(
+        &self,
+        repository: &str,
+        new: &Policy,
+        fields: &[PolicyField],
+        reason: &str,
+        actor: &str,
+    ) -> Result<Change<Repository>, Error> {
+        let at = self.now();
+        let id = self.repository_named(repository).await?.id;
+        let mut tx = self.store().begin().await?;
+        let before = tx.repository(id).await?;
+        let before = before.ok_or_else(|| Error::no_repository(repository))?;
+        let mut after = before.clone();
+        for field in fields {
+            after.policy.take(*field, new);
+        }
+        self.check_policy(&after.policy)?;
+        let changed = before.policy.difference(&after.policy);
+        if changed.is_empty() {
+            return Ok(Change::Unchanged(after));
+        }
+        tx.update_repository(&after).await?;
+        let said = Said {
+            note: Note::PolicyUpdated,
+            actor,
+            reason,
+            at,
+            detail: json!({
+                "before": excerpt(&before.policy, &changed),
+                "after": excerpt(&after.policy, &changed),
+            }),
+        };
+        self.tell(tx.as_mut(), id, said).await?;
+        tx.commit().await?;
+        self.wake().all();
+        Ok(Change::Changed(after))
+    }
+
+    /// Writes a row of the history about a repository.
+    pub(super) async fn tell(
+        &self,
+        tx: &mut dyn Tx,
+        repository: RepositoryId,
+        said: Said<'_>,
+    ) -> Result<(), store::Error> {
+        tx.append_event(&NewEvent {
+            about: About::Repository(repository),
+            attempt: None,
+            occurred_at: said.at,
+            kind: EventKind::Note(said.note),
+            actor: said.actor.to_owned(),
+            reason: said.reason.to_owned(),
+            detail: said.detail,
+        })
+        .await
+    }
+
     /// By name, those after `after`.
     pub async fn repositories(&self, after: &str, limit: u32) -> Result<Vec<Repository>, Error> {
         Ok(self.store().repositories(after, limit).await?)
@@ -87,6 +188,16 @@ impl Service {
             .await?
             .ok_or_else(|| Error::no_repository(name))
     }
+}
+
+/// Some fields of a policy, as one JSON object.
+fn excerpt(policy: &Policy, fields: &[PolicyField]) -> Value {
+    let whole = json!(policy);
+    let fields = fields.iter().map(|field| field.as_str());
+    fields
+        .map(|name| (name.to_owned(), whole[name].clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 fn same_or_refused(there: Repository, new: &NewRepository) -> Result<Change<Repository>, Error> {

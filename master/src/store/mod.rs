@@ -24,9 +24,9 @@ use crate::domain::{
 };
 use model::{
     AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest, Claimed,
-    Drain, EventRow, Figures, ForgeItem, HeldLease, LeaseRow, LockedWorkflow, NewEvent,
-    OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow, WorkerSummary,
-    WorkflowFilter, WorkflowRow,
+    Drain, EventRow, Figures, ForgeComment, ForgeItem, HeldLease, ItemFilter, LeaseRow,
+    LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease,
+    WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
 };
 
 /// How much later than its time-to-live a lease may be reaped, in seconds. Covers the error of the
@@ -133,6 +133,7 @@ pub enum Constraint {
     OneOpenEffect,
     OneOpenPullRequest,
     ItemRequest,
+    CommentRequest,
 }
 
 impl std::fmt::Display for Constraint {
@@ -145,6 +146,7 @@ impl std::fmt::Display for Constraint {
             Self::OneOpenEffect => "uq_one_open_effect",
             Self::OneOpenPullRequest => "uq_open_pull_request",
             Self::ItemRequest => "uq_item_request",
+            Self::CommentRequest => "uq_comment_request",
         })
     }
 }
@@ -334,6 +336,22 @@ pub trait Store: Send + Sync {
         after: u64,
         limit: u32,
     ) -> Result<Vec<ForgeItem>, Error>;
+    /// By number, those after `after`.
+    async fn forge_items(
+        &self,
+        repository: RepositoryId,
+        filter: &ItemFilter,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeItem>, Error>;
+    /// Of one item, oldest first, those after `after`.
+    async fn forge_comments(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeComment>, Error>;
     /// The newest pull request with this head ref, open ones first.
     async fn forge_pull_request(
         &self,
@@ -357,6 +375,10 @@ pub trait Tx: Send {
     async fn commit(self: Box<Self>) -> Result<(), Error>;
 
     async fn insert_repository(&mut self, repository: &Repository) -> Result<(), Error>;
+    /// Read inside this transaction.
+    async fn repository(&mut self, id: RepositoryId) -> Result<Option<Repository>, Error>;
+    /// Writes the policy.
+    async fn update_repository(&mut self, repository: &Repository) -> Result<(), Error>;
 
     /// The workflow and its repository, locked until the transaction ends.
     async fn lock_workflow(&mut self, id: WorkflowId) -> Result<Option<LockedWorkflow>, Error>;
@@ -477,6 +499,14 @@ pub trait Tx: Send {
     async fn insert_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error>;
     /// Writes labels, whether it is open, and the merged commit.
     async fn update_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error>;
+
+    async fn forge_comment_by_request(
+        &mut self,
+        request: RequestId,
+    ) -> Result<Option<ForgeComment>, Error>;
+    /// One more than those that the item has so far.
+    async fn next_comment(&mut self, repository: RepositoryId, number: u64) -> Result<u64, Error>;
+    async fn insert_forge_comment(&mut self, comment: &ForgeComment) -> Result<(), Error>;
 
     async fn insert_check_run(&mut self, run: &CheckRun) -> Result<(), Error>;
     async fn check_run(&mut self, id: CheckId) -> Result<Option<CheckRun>, Error>;

@@ -405,6 +405,27 @@ pub struct ForgeItem {
     pub updated_at: Timestamp,
 }
 
+/// Which items are listed. Each part that is left out lets all pass.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ItemFilter {
+    pub is_open: Option<bool>,
+    pub label: Option<String>,
+}
+
+/// What was said about an item of the built-in forge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgeComment {
+    pub repository: RepositoryId,
+    pub number: u64,
+    /// 1 for the first of its item.
+    pub comment: u64,
+    /// Who said it, as actors are named in the history.
+    pub author: String,
+    pub body: String,
+    pub request: Option<RequestId>,
+    pub created_at: Timestamp,
+}
+
 /// One run of one check of the built-in forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckRun {

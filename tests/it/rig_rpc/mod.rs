@@ -162,5 +162,6 @@ fn key() -> v1::LeaseKey {
 }
 
 mod attempts;
+mod items;
 mod operators;
 mod workers;

@@ -65,6 +65,7 @@ impl FaultyForge {
 
 fn lost(what: &'static str) -> Error {
     Error::Unavailable {
+        said: String::new(),
         operation: "write",
         source: what.into(),
     }

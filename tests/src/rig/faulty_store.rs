@@ -21,9 +21,9 @@ use pointsman_master::{
         AttemptRow, Error, Mark, Outage, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest,
-            Claimed, Drain, EventRow, Figures, ForgeItem, HeldLease, LeaseRow, LockedWorkflow,
-            NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
-            WorkerSummary, WorkflowFilter, WorkflowRow,
+            Claimed, Drain, EventRow, Figures, ForgeComment, ForgeItem, HeldLease, ItemFilter,
+            LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow,
+            StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
 };
@@ -367,6 +367,30 @@ impl Store for FaultyStore {
             .await
     }
 
+    async fn forge_items(
+        &self,
+        repository: RepositoryId,
+        filter: &ItemFilter,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeItem>, Error> {
+        self.inner
+            .forge_items(repository, filter, after, limit)
+            .await
+    }
+
+    async fn forge_comments(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeComment>, Error> {
+        self.inner
+            .forge_comments(repository, number, after, limit)
+            .await
+    }
+
     async fn forge_pull_request(
         &self,
         repository: RepositoryId,
@@ -393,6 +417,14 @@ impl Tx for FaultyTx {
 
     async fn insert_repository(&mut self, repository: &Repository) -> Result<(), Error> {
         self.inner.insert_repository(repository).await
+    }
+
+    async fn repository(&mut self, id: RepositoryId) -> Result<Option<Repository>, Error> {
+        self.inner.repository(id).await
+    }
+
+    async fn update_repository(&mut self, repository: &Repository) -> Result<(), Error> {
+        self.inner.update_repository(repository).await
     }
 
     async fn lock_workflow(&mut self, id: WorkflowId) -> Result<Option<LockedWorkflow>, Error> {
@@ -583,6 +615,21 @@ impl Tx for FaultyTx {
 
     async fn update_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error> {
         self.inner.update_forge_item(item).await
+    }
+
+    async fn forge_comment_by_request(
+        &mut self,
+        request: RequestId,
+    ) -> Result<Option<ForgeComment>, Error> {
+        self.inner.forge_comment_by_request(request).await
+    }
+
+    async fn next_comment(&mut self, repository: RepositoryId, number: u64) -> Result<u64, Error> {
+        self.inner.next_comment(repository, number).await
+    }
+
+    async fn insert_forge_comment(&mut self, comment: &ForgeComment) -> Result<(), Error> {
+        self.inner.insert_forge_comment(comment).await
     }
 
     async fn insert_check_run(&mut self, run: &CheckRun) -> Result<(), Error> {

@@ -169,7 +169,7 @@ impl Rig {
             checks,
             policy,
         };
-        let change = self.service().add_repository(new).await?;
+        let change = self.service().add_repository(new, "test", PERSON).await?;
         Ok(change.into_inner())
     }
 
@@ -346,6 +346,7 @@ impl Master {
             parts.clock.clone(),
             parts.chance.clone(),
             directory.join("repositories"),
+            pointsman_git::Access::default(),
         );
         let checks = Arc::new(Hold::default());
         let ports = Ports {

@@ -149,10 +149,29 @@ impl Remote {
         kept.join("\n")
     }
 
+    /// Checks a branch out in a working copy of a person's, and says where that is.
+    pub async fn check_out(&self, branch: &str) -> PathBuf {
+        let place = self.path.with_file_name("desk");
+        let path = place.display().to_string();
+        self.git
+            .run(["worktree", "add", "--quiet", &path, branch])
+            .await
+            .expect("it is checked out");
+        place
+    }
+
     /// Merge commits on a branch.
     pub async fn merges(&self, branch: &str) -> Vec<CommitId> {
         let reference = format!("refs/heads/{branch}");
         let listed = self.git.text(["rev-list", "--merges", &reference]).await;
+        listed.expect("git answers").lines().map(parse).collect()
+    }
+
+    /// The commits on a branch's own line, newest first.
+    pub async fn line(&self, branch: &str) -> Vec<CommitId> {
+        let reference = format!("refs/heads/{branch}");
+        let arguments = ["rev-list", "--first-parent", &reference];
+        let listed = self.git.text(arguments).await;
         listed.expect("git answers").lines().map(parse).collect()
     }
 

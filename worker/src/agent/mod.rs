@@ -11,6 +11,7 @@ mod signals;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use pointsman_git::Access;
 use tokio::{
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
@@ -58,6 +59,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Before anything else: a signal that comes early must not kill what has been started.
     let signals = Signals::listen().context("listen for signals")?;
     let state = Arc::new(StateDir::open(&config.state_dir)?);
+    let access = Access::read(config.git_config.clone())
+        .await
+        .context("git_config can't be used")?;
     let found = janitor::sweep(&state)
         .await
         .context("look through the sessions on disk")?;
@@ -69,7 +73,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let masters = Arc::new(Masters::new(caller, config.masters.clone()));
     let context = session::Context {
         masters: Arc::clone(&masters),
-        workspaces: Workspaces::new(state.mirrors(), state.workspaces()),
+        workspaces: Workspaces::new(state.mirrors(), state.workspaces(), access),
         state,
         profiles: config.profiles,
         ci_limits: config.ci_limits,

@@ -51,6 +51,7 @@ pub(super) fn check(raw: Raw, environment: &Environment) -> Result<Config, Error
     let config = Config {
         masters: masters(&raw.masters)?,
         state_dir: state_dir(raw.state_dir)?,
+        git_config: raw.git_config,
         name: name(raw.name.unwrap_or(host))?,
         capacity: capacity(raw.capacity)?,
         roles: match &raw.roles {

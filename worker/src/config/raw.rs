@@ -20,6 +20,7 @@ pub(super) struct Raw {
     #[serde(default)]
     pub(super) masters: Vec<String>,
     pub(super) state_dir: Option<PathBuf>,
+    pub(super) git_config: Option<PathBuf>,
     pub(super) name: Option<String>,
     #[serde(default = "capacity")]
     pub(super) capacity: u32,

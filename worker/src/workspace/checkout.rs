@@ -162,16 +162,13 @@ impl Checkout {
 
     /// Pushes a collected commit to `push_ref`. Doing so again changes nothing.
     pub(crate) async fn push(&self, commit: &Commit, push_ref: &str) -> Result<(), Error> {
+        let (url, refspec) = (self.mirror.url(), format!("{commit}:{push_ref}"));
+        let mut arguments = vec!["push", "--quiet", "--no-verify"];
+        arguments.extend(pointsman_git::receive_pack(url, false));
+        arguments.extend(["--", url, &refspec]);
         self.mirror
-            .git()
-            .run([
-                "push",
-                "--quiet",
-                "--no-verify",
-                "--",
-                self.mirror.url(),
-                &format!("{commit}:{push_ref}"),
-            ])
+            .remote()
+            .run(arguments)
             .await
             .map(drop)
             .map_err(|source| Error::Push {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use pointsman_git::Git;
+use pointsman_git::{Access, Git};
 
 use super::{Error, make_directory};
 use crate::{assignment::Commit, tree};
@@ -15,13 +15,14 @@ use crate::{assignment::Commit, tree};
 #[derive(Debug, Clone)]
 pub(crate) struct Mirror {
     git: Git,
+    access: Access,
     lock: PathBuf,
     url: String,
 }
 
 impl Mirror {
     /// The mirror of the repository `id`, which is at `url`. Not made yet.
-    pub(super) fn new(mirrors: &Path, id: &str, url: &str) -> Self {
+    pub(super) fn new(mirrors: &Path, id: &str, url: &str, access: &Access) -> Self {
         let git = Git::new(mirrors.join(format!("{id}.git")))
             // One pack a fetch: it comes whole or not at all, where a killed fetch would leave some of
             // its objects by themselves.
@@ -30,9 +31,15 @@ impl Mirror {
             .with_env("GIT_CONFIG_VALUE_0", "1");
         Self {
             git,
+            access: access.clone(),
             lock: mirrors.join(format!("{id}.lock")),
             url: url.to_owned(),
         }
+    }
+
+    /// Commands in the mirror that talk to the repository.
+    pub(super) fn remote(&self) -> Git {
+        self.git.clone().reaching(&self.access)
     }
 
     /// Commands in the mirror.
@@ -56,18 +63,12 @@ impl Mirror {
         let git = self.lock().await?;
         make(&git).await?;
         remove_stale_locks(git.directory()).map_err(Error::Lock)?;
-        git.run([
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--prune",
-            "--no-write-fetch-head",
-            "--",
-            &self.url,
-            "+refs/heads/*:refs/heads/*",
-        ])
-        .await
-        .map_err(Error::FetchBranches)?;
+        let git = git.reaching(&self.access);
+        let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--prune"];
+        arguments.push("--no-write-fetch-head");
+        arguments.extend(pointsman_git::upload_pack(&self.url));
+        arguments.extend(["--", &self.url, "+refs/heads/*:refs/heads/*"]);
+        git.run(arguments).await.map_err(Error::FetchBranches)?;
         // What is on no branch: asked for by name, or else looked for among the refs of all leases.
         let ways = [commit.as_str(), "+refs/pointsman/*:refs/pointsman/*"];
         if !self.fetch_commit(&git, commit, &ways).await? {
@@ -99,17 +100,10 @@ impl Mirror {
     }
 
     async fn fetch_wanted(&self, git: &Git, wanted: &str) -> Result<(), pointsman_git::Error> {
-        git.run([
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--",
-            &self.url,
-            wanted,
-        ])
-        .await
-        .map(drop)
+        let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
+        arguments.extend(pointsman_git::upload_pack(&self.url));
+        arguments.extend(["--", &self.url, wanted]);
+        git.run(arguments).await.map(drop)
     }
 
     /// Commit at the tip of `branch`, where there is such a branch.

@@ -19,6 +19,7 @@ use std::{
 
 pub(crate) use checkout::Checkout;
 pub(crate) use mirror::Mirror;
+use pointsman_git::Access;
 
 use crate::{
     assignment::{Assignment, Commit},
@@ -103,14 +104,21 @@ pub(crate) enum CollectError {
 pub(crate) struct Workspaces {
     mirrors: PathBuf,
     checkouts: PathBuf,
+    access: Access,
 }
 
 impl Workspaces {
     /// Mirrors and checkouts in these two directories, which exist.
-    pub(crate) fn new(mirrors: impl Into<PathBuf>, checkouts: impl Into<PathBuf>) -> Self {
+    /// Remotes are reached by `access`.
+    pub(crate) fn new(
+        mirrors: impl Into<PathBuf>,
+        checkouts: impl Into<PathBuf>,
+        access: Access,
+    ) -> Self {
         Self {
             mirrors: mirrors.into(),
             checkouts: checkouts.into(),
+            access,
         }
     }
 
@@ -125,7 +133,12 @@ impl Workspaces {
         if !names_a_directory(&repository.id) {
             return Err(Error::RepositoryId(repository.id.clone()));
         }
-        let mirror = Mirror::new(&self.mirrors, &repository.id, &repository.git_url);
+        let mirror = Mirror::new(
+            &self.mirrors,
+            &repository.id,
+            &repository.git_url,
+            &self.access,
+        );
         let path = self.path(assignment);
         let error = match try_prepare(&mirror, &path, assignment).await {
             Err(error) => error,

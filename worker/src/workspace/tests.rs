@@ -26,6 +26,7 @@ impl World {
         let workspaces = Workspaces::new(
             directory.path().join("mirrors"),
             directory.path().join("checkouts"),
+            pointsman_git::Access::default(),
         );
         let mut assignment = testing::assignment(Job::Harness {
             role: Role::Implementer,

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
+use pointsman_git::Access;
 
 use super::{
     branch::{Advanced, Start, advance},
@@ -30,14 +31,15 @@ pub struct BuiltinForge {
 
 impl BuiltinForge {
     /// Bare copies of the repositories are made under `directory`; they may be removed at any time that
-    /// no process uses them.
+    /// no process uses them. Remotes are reached by `access`.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         chance: Arc<dyn Chance>,
         directory: PathBuf,
+        access: Access,
     ) -> Self {
-        let mirrors = Mirrors::new(directory, Arc::clone(&chance));
+        let mirrors = Mirrors::new(directory, access, Arc::clone(&chance));
         Self {
             store,
             clock,

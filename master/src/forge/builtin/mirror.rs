@@ -10,9 +10,10 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use pointsman_git::{Git, Output};
+use pointsman_git::{Access, Git, Output};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::push::said;
 use crate::{
     clock::Chance,
     domain::{
@@ -59,15 +60,17 @@ enum Prepared {
 /// The bare copies of all repositories.
 pub(super) struct Mirrors {
     directory: PathBuf,
+    access: Access,
     chance: Arc<dyn Chance>,
     turns: std::sync::Mutex<Turns>,
 }
 
 impl Mirrors {
     /// Copies are, or will be, under `directory`.
-    pub(super) fn new(directory: PathBuf, chance: Arc<dyn Chance>) -> Self {
+    pub(super) fn new(directory: PathBuf, access: Access, chance: Arc<dyn Chance>) -> Self {
         Self {
             directory,
+            access,
             chance,
             turns: std::sync::Mutex::default(),
         }
@@ -83,6 +86,7 @@ impl Mirrors {
         let turn = self.turn(repository.id).lock_owned().await;
         let directory = self.directory.join(format!("{}.git", repository.id));
         let mut mirror = Mirror {
+            remote: Git::new(&directory).reaching(&self.access),
             git: Git::new(directory),
             url: repository.git_url.clone(),
             operation,
@@ -105,6 +109,8 @@ impl Mirrors {
 /// The bare copy of one repository, and the turn at it.
 pub(super) struct Mirror {
     git: Git,
+    /// The same directory, for commands that talk to the remote.
+    remote: Git,
     url: String,
     operation: &'static str,
     chance: Arc<dyn Chance>,
@@ -343,13 +349,23 @@ impl Mirror {
             .map_err(|error| self.unavailable(error))
     }
 
+    /// Pushes to the remote; ends with one of `expected`.
+    pub(super) async fn push(&self, arguments: &[&str], expected: &[i32]) -> Result<Output, Error> {
+        self.remote
+            .run_expecting(arguments, expected)
+            .await
+            .map_err(|error| self.unavailable(error))
+    }
+
     pub(super) fn unavailable(
         &self,
         source: impl std::error::Error + Send + Sync + 'static,
     ) -> Error {
+        let source: Box<dyn std::error::Error + Send + Sync> = Box::new(source);
         Error::Unavailable {
             operation: self.operation,
-            source: Box::new(source),
+            said: said(source.as_ref()),
+            source,
         }
     }
 
@@ -369,7 +385,10 @@ impl Mirror {
 
     /// Reads from the remote, again where the network may have been the cause.
     async fn ask(&self, arguments: &[&str]) -> Result<Output, pointsman_git::Error> {
-        retry::read(Arc::clone(&self.chance), judge, || self.git.run(arguments)).await
+        retry::read(Arc::clone(&self.chance), judge, || {
+            self.remote.run(arguments)
+        })
+        .await
     }
 
     async fn resolve(&self, reference: &str) -> Result<Option<CommitId>, Error> {

@@ -58,7 +58,7 @@ pub(super) async fn push(mirror: &Mirror, updates: &[Update]) -> Result<Pushed, 
     arguments.extend(["--".to_owned(), mirror.url().to_owned()]);
     arguments.extend(updates.iter().map(|u| format!("{}:{}", u.to, u.reference)));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let output = mirror.run(&arguments, &[0, 1]).await?;
+    let output = mirror.push(&arguments, &[0, 1]).await?;
     if output.status == 0 {
         return Ok(Pushed::Accepted);
     }
@@ -103,6 +103,26 @@ fn rejection(porcelain: &str, stderr: &str) -> Option<String> {
         .take(REMOTE_LINES);
     let reason: Vec<&str> = refusals.into_iter().take(1).chain(said).collect();
     Some(for_people(&reason.join("; ")))
+}
+
+/// What a git command that failed said first, for people; empty where nothing did.
+pub(super) fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    match error.downcast_ref::<pointsman_git::Error>() {
+        Some(pointsman_git::Error::Failed { stderr, .. }) => {
+            let lines = stderr.lines().map(str::trim);
+            let telling = lines.filter(|line| {
+                let is_aside = line.starts_with("warning:") || line.starts_with("hint:");
+                !line.is_empty() && !is_aside
+            });
+            let first: Vec<&str> = telling
+                .take(REMOTE_LINES)
+                .map(|line| line.trim_start_matches("fatal: "))
+                .collect();
+            format!(": {}", for_people(&first.join("; ")))
+        }
+        Some(error @ pointsman_git::Error::Deadline { .. }) => format!(": {error}"),
+        Some(pointsman_git::Error::Start { .. }) | None => String::new(),
+    }
 }
 
 /// Takes out what may be a path or an address, and bounds the length.
@@ -165,6 +185,25 @@ mod tests {
     fn reasons_have_no_paths_and_no_addresses() {
         let reason = for_people("see '/srv/git/x.git' or https://u:secret@host/x (/tmp/y) a/b");
         assert_eq!(reason, "see … or … … a/b");
+    }
+
+    #[test]
+    fn what_git_said_comes_without_paths_and_addresses() {
+        let failed = |stderr: &str| {
+            said(&pointsman_git::Error::Failed {
+                command: "fetch".to_owned(),
+                status: 128,
+                stderr: stderr.to_owned(),
+            })
+        };
+        assert_eq!(
+            failed("warning: x\nfatal: Authentication failed for 'http://host/a.git/'"),
+            ": Authentication failed for …"
+        );
+        assert_eq!(
+            failed("fatal: '/srv/a.git' does not appear to be a git repository"),
+            ": … does not appear to be a git repository"
+        );
     }
 
     #[test]

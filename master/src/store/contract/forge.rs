@@ -9,7 +9,10 @@ use crate::{
         transitions::State,
         workflow::Kind,
     },
-    store::{Constraint, Error, model::ForgeItem},
+    store::{
+        Constraint, Error,
+        model::{ForgeComment, ForgeItem, ItemFilter, Repository},
+    },
 };
 
 fn pull_request(mut item: ForgeItem, head_ref: &str) -> ForgeItem {
@@ -42,6 +45,105 @@ pub(crate) async fn an_item_is_read_as_it_was_written(world: &World) {
         .unwrap_err();
     assert!(matches!(error, Error::LostRace("item")));
     assert_eq!(tx.forge_item(repository.id, u64::MAX).await.unwrap(), None);
+}
+
+pub(crate) async fn items_are_filtered_and_paged(world: &World) {
+    let repository = world.repository("lamp").await;
+    for number in 1..=4 {
+        let mut item = world.new_item(&repository, number);
+        item.is_open = number != 2;
+        item.labels = if number == 3 {
+            vec![]
+        } else {
+            vec!["agent".to_owned()]
+        };
+        world.insert_item(&item).await;
+    }
+    let elsewhere = world.repository("elsewhere").await;
+    world.insert_item(&world.new_item(&elsewhere, 9)).await;
+    let store = world.store();
+    let check = async |is_open: Option<bool>, label: Option<&str>, after, expected: &[u64]| {
+        let filter = ItemFilter {
+            is_open,
+            label: label.map(str::to_owned),
+        };
+        let page = store.forge_items(repository.id, &filter, after, 2).await;
+        let numbers: Vec<u64> = page.unwrap().iter().map(|item| item.number).collect();
+        assert_eq!(numbers, expected, "{filter:?} after {after}");
+    };
+    check(None, None, 0, &[1, 2]).await;
+    check(None, None, 2, &[3, 4]).await;
+    check(Some(true), None, 0, &[1, 3]).await;
+    check(Some(false), None, 0, &[2]).await;
+    check(Some(true), Some("agent"), 0, &[1, 4]).await;
+    check(None, Some("other"), 0, &[]).await;
+    check(None, None, u64::MAX, &[]).await;
+}
+
+fn comment(repository: &Repository, number: u64, comment: u64) -> ForgeComment {
+    ForgeComment {
+        repository: repository.id,
+        number,
+        comment,
+        author: "operator".to_owned(),
+        body: format!("said {comment}"),
+        request: None,
+        created_at: Timestamp(5),
+    }
+}
+
+pub(crate) async fn comments_are_numbered_an_item_and_paged(world: &World) {
+    let repository = world.repository("lamp").await;
+    for number in 1..=2 {
+        world
+            .insert_item(&world.new_item(&repository, number))
+            .await;
+    }
+    let mut tx = world.tx().await;
+    for expected in 1..=3 {
+        let next = tx.next_comment(repository.id, 1).await.unwrap();
+        assert_eq!(next, expected);
+        let said = comment(&repository, 1, next);
+        tx.insert_forge_comment(&said).await.unwrap();
+    }
+    assert_eq!(tx.next_comment(repository.id, 2).await.unwrap(), 1);
+    tx.commit().await.unwrap();
+    let store = world.store();
+    let page = store.forge_comments(repository.id, 1, 1, 2).await.unwrap();
+    assert_eq!(
+        page,
+        [comment(&repository, 1, 2), comment(&repository, 1, 3)]
+    );
+    let none = store.forge_comments(repository.id, 2, 0, 9).await.unwrap();
+    assert_eq!(none, []);
+    // Of an item that is not there nothing can be said.
+    let mut tx = world.tx().await;
+    let nowhere = comment(&repository, 7, 1);
+    assert!(tx.insert_forge_comment(&nowhere).await.is_err());
+}
+
+pub(crate) async fn a_request_makes_one_comment(world: &World) {
+    let repository = world.repository("lamp").await;
+    world.insert_item(&world.new_item(&repository, 1)).await;
+    let request = RequestId(world.id());
+    let first = ForgeComment {
+        request: Some(request),
+        ..comment(&repository, 1, 1)
+    };
+    let mut tx = world.tx().await;
+    assert_eq!(tx.forge_comment_by_request(request).await.unwrap(), None);
+    tx.insert_forge_comment(&first).await.unwrap();
+    let second = ForgeComment {
+        comment: 2,
+        ..first.clone()
+    };
+    let error = tx.insert_forge_comment(&second).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Constraint(Constraint::CommentRequest)),
+        "{error:?}"
+    );
+    let read = tx.forge_comment_by_request(request).await.unwrap();
+    assert_eq!(read, Some(first));
 }
 
 pub(crate) async fn a_request_makes_one_item(world: &World) {

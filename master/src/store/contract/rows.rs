@@ -72,6 +72,24 @@ pub(crate) async fn repositories_are_listed_by_name_by_page(world: &World) {
     assert_eq!(names(store.repositories("b", 2).await.unwrap()), ["c"]);
 }
 
+pub(crate) async fn a_policy_is_replaced(world: &World) {
+    let mut repository = world.repository("lamp").await;
+    let other = world.repository("other").await;
+    repository.policy.max_tier = 2;
+    let mut tx = world.tx().await;
+    tx.update_repository(&repository).await.unwrap();
+    let read = tx.repository(repository.id).await.unwrap();
+    assert_eq!(read.as_ref(), Some(&repository));
+    tx.commit().await.unwrap();
+    let store = world.store();
+    assert_eq!(store.repository(repository.id).await.unwrap(), read);
+    assert_eq!(store.repository(other.id).await.unwrap(), Some(other));
+    let nobody = world.new_repository("nobody");
+    let mut tx = world.tx().await;
+    let error = tx.update_repository(&nobody).await.unwrap_err();
+    assert!(matches!(error, Error::LostRace("repository")), "{error:?}");
+}
+
 pub(crate) async fn a_repository_name_is_unique(world: &World) {
     world.repository("lamp").await;
     let mut tx = world.tx().await;

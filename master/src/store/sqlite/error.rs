@@ -213,6 +213,7 @@ const UNIQUE: &[(&str, Constraint)] = &[
         Constraint::OneOpenPullRequest,
     ),
     ("forge_items.request_id", Constraint::ItemRequest),
+    ("forge_comments.request_id", Constraint::CommentRequest),
 ];
 
 fn constraint_of(message: &str) -> Option<Constraint> {

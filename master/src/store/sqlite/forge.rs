@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     domain::ids::{RepositoryId, RequestId},
-    store::{Error, model::ForgeItem},
+    store::{
+        Error,
+        model::{ForgeItem, ItemFilter},
+    },
 };
 
 macro_rules! select_item {
@@ -42,6 +45,16 @@ WHERE repository_id = $1
   AND EXISTS (SELECT 1 FROM json_each(labels) WHERE value = $2)
 ORDER BY number
 LIMIT $4"
+);
+
+const PAGE: &str = select_item!(
+    "
+WHERE repository_id = $1
+  AND number > $2
+  AND ($3 IS NULL OR is_open = $3)
+  AND ($4 IS NULL OR EXISTS (SELECT 1 FROM json_each(labels) WHERE value = $4))
+ORDER BY number
+LIMIT $5"
 );
 
 const BY_HEAD_REF: &str = select_item!(
@@ -82,6 +95,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     BY_NUMBER,
     BY_REQUEST,
     OPEN_WITH_LABEL,
+    PAGE,
     BY_HEAD_REF,
     OPEN_BY_HEAD_REF,
     NEXT_NUMBER,
@@ -153,6 +167,27 @@ pub(super) async fn open_with_label(
         .fetch_all(connection)
         .await
         .during("list items with a label")?
+        .iter()
+        .map(from_row)
+        .collect()
+}
+
+pub(super) async fn page(
+    connection: &mut SqliteConnection,
+    repository: RepositoryId,
+    filter: &ItemFilter,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<ForgeItem>, Error> {
+    sqlx::query(PAGE)
+        .bind(repository.to_string())
+        .bind(after_number(after))
+        .bind(filter.is_open)
+        .bind(filter.label.clone())
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .during("list items")?
         .iter()
         .map(from_row)
         .collect()

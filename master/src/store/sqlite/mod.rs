@@ -10,6 +10,7 @@ mod attempts;
 mod beats;
 mod checks;
 mod claim;
+mod comments;
 mod deadline;
 mod effects;
 mod error;

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::{
-    SqliteStore, attempts, beats, checks, effects, error::During, events, forge, holds, leases,
-    repositories, sql, stats, sweeps, tx::SqliteTx, workers, workflows,
+    SqliteStore, attempts, beats, checks, comments, effects, error::During, events, forge, holds,
+    leases, repositories, sql, stats, sweeps, tx::SqliteTx, workers, workflows,
 };
 use crate::{
     domain::{
@@ -18,9 +18,9 @@ use crate::{
         Error, Mark, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, AttemptRow, BeatWrite, ChangePoint, Changes, CheckRun,
-            EventRow, Figures, ForgeItem, HeldLease, LeaseRow, OpenEffectRow, ProgressRow,
-            Repository, SessionRow, StaleLease, WorkerRow, WorkerSummary, WorkflowFilter,
-            WorkflowRow,
+            EventRow, Figures, ForgeComment, ForgeItem, HeldLease, ItemFilter, LeaseRow,
+            OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
+            WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
 };
@@ -289,6 +289,26 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Vec<ForgeItem>, Error> {
         forge::open_with_label(&mut *self.reader().await?, repository, label, after, limit).await
+    }
+
+    async fn forge_items(
+        &self,
+        repository: RepositoryId,
+        filter: &ItemFilter,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeItem>, Error> {
+        forge::page(&mut *self.reader().await?, repository, filter, after, limit).await
+    }
+
+    async fn forge_comments(
+        &self,
+        repository: RepositoryId,
+        number: u64,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<ForgeComment>, Error> {
+        comments::page(&mut *self.reader().await?, repository, number, after, limit).await
     }
 
     async fn forge_pull_request(

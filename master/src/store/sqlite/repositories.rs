@@ -3,7 +3,7 @@
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
 use super::{
-    error::During,
+    error::{During, one_row},
     rows::{Columns, Values},
 };
 use crate::{
@@ -43,7 +43,12 @@ const INSERT: &str = "
 INSERT INTO repositories (id, name, git_url, base_ref, label, checks, policy, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 
-pub(super) const STATEMENTS: &[&str] = &[BY_ID, BY_NAME, PAGE, INSERT];
+const UPDATE: &str = "
+UPDATE repositories
+SET policy = $2
+WHERE id = $1";
+
+pub(super) const STATEMENTS: &[&str] = &[BY_ID, BY_NAME, PAGE, INSERT, UPDATE];
 
 fn from_row(row: &SqliteRow) -> Result<Repository, Error> {
     let columns = Columns::new(row, "repositories", "id");
@@ -124,4 +129,21 @@ pub(super) async fn insert(
         .await
         .during("insert a repository")?;
     Ok(())
+}
+
+pub(super) async fn update(
+    connection: &mut SqliteConnection,
+    repository: &Repository,
+) -> Result<(), Error> {
+    let values = Values {
+        table: "repositories",
+        id: &repository.id,
+    };
+    let result = sqlx::query(UPDATE)
+        .bind(repository.id.to_string())
+        .bind(values.json("policy", &repository.policy)?)
+        .execute(connection)
+        .await
+        .during("update a repository")?;
+    one_row(&result, "repository")
 }

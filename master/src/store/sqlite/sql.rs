@@ -1,8 +1,8 @@
 //! Every statement there is, so that a test prepares each of them.
 
 use super::{
-    attempts, beats, checks, claim, effects, events, forge, holds, leases, repositories, stats,
-    sweeps, workers, workflows,
+    attempts, beats, checks, claim, comments, effects, events, forge, holds, leases, repositories,
+    stats, sweeps, workers, workflows,
 };
 
 /// Takes the write lock at once: a transaction that reads first and then writes would be refused where
@@ -68,6 +68,7 @@ pub(super) fn statements() -> impl Iterator<Item = &'static str> {
         beats::STATEMENTS,
         checks::STATEMENTS,
         claim::STATEMENTS,
+        comments::STATEMENTS,
         effects::STATEMENTS,
         events::STATEMENTS,
         forge::STATEMENTS,

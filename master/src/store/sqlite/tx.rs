@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    attempts, checks, claim, effects, events, forge, holds, leases, repositories, workers,
-    workflows, writer::Turn,
+    attempts, checks, claim, comments, effects, events, forge, holds, leases, repositories,
+    workers, workflows, writer::Turn,
 };
 use crate::clock::Clock;
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
     store::{
         Error, Tx,
         model::{
-            CheckRun, ClaimRequest, Claimed, Drain, ForgeItem, LeaseRow, LockedWorkflow, NewEvent,
-            OpenEffectRow, Repository, WorkerRow, WorkflowRow,
+            CheckRun, ClaimRequest, Claimed, Drain, ForgeComment, ForgeItem, LeaseRow,
+            LockedWorkflow, NewEvent, OpenEffectRow, Repository, WorkerRow, WorkflowRow,
         },
     },
 };
@@ -61,6 +61,14 @@ impl Tx for SqliteTx {
 
     async fn insert_repository(&mut self, repository: &Repository) -> Result<(), Error> {
         in_turn!(self, repositories::insert(repository))
+    }
+
+    async fn repository(&mut self, id: RepositoryId) -> Result<Option<Repository>, Error> {
+        in_turn!(self, repositories::by_id(id))
+    }
+
+    async fn update_repository(&mut self, repository: &Repository) -> Result<(), Error> {
+        in_turn!(self, repositories::update(repository))
     }
 
     async fn lock_workflow(&mut self, id: WorkflowId) -> Result<Option<LockedWorkflow>, Error> {
@@ -251,6 +259,21 @@ impl Tx for SqliteTx {
 
     async fn update_forge_item(&mut self, item: &ForgeItem) -> Result<(), Error> {
         in_turn!(self, forge::update(item))
+    }
+
+    async fn forge_comment_by_request(
+        &mut self,
+        request: RequestId,
+    ) -> Result<Option<ForgeComment>, Error> {
+        in_turn!(self, comments::by_request(request))
+    }
+
+    async fn next_comment(&mut self, repository: RepositoryId, number: u64) -> Result<u64, Error> {
+        in_turn!(self, comments::next(repository, number))
+    }
+
+    async fn insert_forge_comment(&mut self, comment: &ForgeComment) -> Result<(), Error> {
+        in_turn!(self, comments::insert(comment))
     }
 
     async fn insert_check_run(&mut self, run: &CheckRun) -> Result<(), Error> {

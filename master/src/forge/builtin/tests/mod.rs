@@ -1,6 +1,7 @@
 //! The contract on a real git remote, and what is the built-in forge's alone: proofs, hooks, lost answers,
 //! working copies, checks.
 
+mod servers;
 mod working_copies;
 mod world;
 

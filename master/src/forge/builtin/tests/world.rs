@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use pointsman_git::Git;
+use pointsman_git::{Access, Git};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -97,6 +97,19 @@ impl BuiltinWorld {
         forge(&self.store, self.directory.path().join("others"))
     }
 
+    /// A forge that finds the remote at `url`, with these settings of git.
+    pub(super) async fn reach(&mut self, url: &str, settings: &str) {
+        let path = self.directory.path().join("gitconfig");
+        std::fs::write(&path, settings).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        let access = Access::read(Some(path)).await.unwrap();
+        let copies = self.directory.path().join("reached");
+        let (clock, chance) = (Arc::new(Still), Arc::new(SystemChance));
+        self.forge = BuiltinForge::new(Arc::clone(&self.store), clock, chance, copies, access);
+        self.repository.git_url = url.to_owned();
+    }
+
     /// Our bare copy.
     pub(super) fn mirror(&self) -> PathBuf {
         let name = format!("{}.git", self.repository.id);
@@ -177,7 +190,7 @@ impl World for BuiltinWorld {
     }
 
     async fn commit(&self, parents: &[&CommitId], files: Files<'_>) -> CommitId {
-        let (desk, url) = (&self.desk, &self.repository.git_url);
+        let (desk, url) = (&self.desk, &self.remote.directory().display().to_string());
         // What was merged meanwhile may be a parent.
         let all = ["fetch", "--quiet", url, "+refs/heads/*:refs/remote/*"];
         desk.run(all).await.unwrap();
@@ -291,7 +304,13 @@ fn repository(remote: &Path) -> Repository {
 
 fn forge(store: &Arc<dyn Store>, directory: PathBuf) -> BuiltinForge {
     let (clock, chance) = (Arc::new(Still), Arc::new(SystemChance));
-    BuiltinForge::new(Arc::clone(store), clock, chance, directory)
+    BuiltinForge::new(
+        Arc::clone(store),
+        clock,
+        chance,
+        directory,
+        Access::default(),
+    )
 }
 
 async fn store(directory: &Path, repository: &Repository) -> Arc<dyn Store> {
