@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::{
-    attempt, change,
+    attempt, backup, change,
     client::{Client, DEFAULT_ADDRESS},
     demo,
     error::Error,
@@ -125,6 +125,8 @@ enum Command {
     ReleaseHold(hold::Release),
     /// Show how the whole fleet stands, in figures
     Stats(stats::Show),
+    /// Copy the master's database into a file, while the master goes on
+    Backup(backup::Backup),
     /// Turn the crank of one of the master's duties, or of all, now
     Sweep(fleet::Sweep),
     /// Let a workflow rest until `resume`
@@ -186,6 +188,7 @@ impl Cli {
             Command::Holds(command) => block_on(command.run(&target)),
             Command::ReleaseHold(command) => block_on(command.run(&target)),
             Command::Stats(command) => block_on(command.run(&target)),
+            Command::Backup(command) => block_on(command.run(&target)),
             Command::Sweep(command) => block_on(command.run(&target)),
             Command::Pause(command) => block_on(command.run(&target)),
             Command::Resume(command) => block_on(command.run(&target)),

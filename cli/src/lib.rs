@@ -17,6 +17,7 @@ mod output;
 mod view;
 
 mod attempt;
+mod backup;
 mod event;
 mod fleet;
 mod help;

@@ -6,6 +6,7 @@
     reason = "a test holds a whole master in one future, once"
 )]
 
+mod backup;
 mod checks;
 mod command_line;
 mod demo;
@@ -13,6 +14,7 @@ mod documents;
 mod fleet;
 mod foreign_client;
 mod frozen;
+mod full_disk;
 mod harness_classes;
 mod logs;
 mod many;

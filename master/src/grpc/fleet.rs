@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use pointsman_proto::v1::{
-    DeclareWorkerDeadRequest, DeclareWorkerDeadResponse, DrainWorkerRequest, DrainWorkerResponse,
-    GetStatsRequest, GetStatsResponse, ListHoldsRequest, ListHoldsResponse, ListSessionsRequest,
-    ListSessionsResponse, ListWorkersRequest, ListWorkersResponse, ReleaseHoldRequest,
-    ReleaseHoldResponse, SweepReport, SweepRequest, SweepResponse, UndrainWorkerRequest,
-    UndrainWorkerResponse, fleet_service_server::FleetService,
+    BackupDatabaseRequest, DeclareWorkerDeadRequest, DeclareWorkerDeadResponse, DrainWorkerRequest,
+    DrainWorkerResponse, GetStatsRequest, GetStatsResponse, ListHoldsRequest, ListHoldsResponse,
+    ListSessionsRequest, ListSessionsResponse, ListWorkersRequest, ListWorkersResponse,
+    ReleaseHoldRequest, ReleaseHoldResponse, SweepReport, SweepRequest, SweepResponse,
+    UndrainWorkerRequest, UndrainWorkerResponse, fleet_service_server::FleetService,
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status};
 
 use super::{
-    OPERATOR,
+    OPERATOR, backup,
     convert::session,
     fields::{
         DEFAULT_PAGE, FieldError, MAX_PAGE, MAX_REASON, id, optional_id, page_size, required,
@@ -32,10 +32,21 @@ pub(super) struct FleetApi {
     pub(super) driver: Arc<Driver>,
     /// Owns what must go on when a client hangs up.
     pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
 }
 
 #[tonic::async_trait]
 impl FleetService for FleetApi {
+    type BackupDatabaseStream = backup::Parts;
+
+    async fn backup_database(
+        &self,
+        _request: Request<BackupDatabaseRequest>,
+    ) -> Result<Response<backup::Parts>, Status> {
+        let parts = backup::stream(self.service.clone(), &self.tasks, self.stop.clone());
+        Ok(Response::new(parts))
+    }
+
     async fn list_workers(
         &self,
         request: Request<ListWorkersRequest>,

@@ -4,6 +4,7 @@
 //! defaults: what is missing or unspecified is INVALID_ARGUMENT and names the field. `status.rs` is the
 //! only map from errors to status codes.
 
+mod backup;
 mod convert;
 mod fields;
 mod fleet;

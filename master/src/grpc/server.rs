@@ -88,12 +88,13 @@ impl Apis {
                     tasks.clone(),
                     stop.clone(),
                 ),
-                stop,
+                stop: stop.clone(),
             },
             fleet: FleetApi {
                 service,
                 driver,
                 tasks,
+                stop,
             },
         }
     }

@@ -133,6 +133,11 @@ fn store_status(error: &store::Error) -> Status {
             logged(error);
             unavailable("the database is in use by another process")
         }
+        store::Error::SnapshotUnderWay => Status::with_error_details(
+            Code::ResourceExhausted,
+            error.to_string(),
+            ErrorDetails::with_retry_info(Some(RETRY_AFTER)),
+        ),
         store::Error::LostRace(_) | store::Error::Constraint(_) => {
             Status::aborted(format!("{error}: read again"))
         }

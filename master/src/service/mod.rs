@@ -60,7 +60,10 @@ use crate::{
     },
     forge::{self, Forge},
     logs::{self as log_store, Logs},
-    store::{self, Mark, Store, model::Repository},
+    store::{
+        self, Mark, Store,
+        model::{Repository, Snapshot},
+    },
 };
 
 /// Whether a change did something, and the thing as it is after it.
@@ -207,6 +210,14 @@ impl Service {
     /// Where it never will be.
     pub async fn settle_reads(&self, since: Mark) -> Result<(), Error> {
         Ok(self.store().settle(since).await?)
+    }
+
+    /// A copy of the whole database as it is at one instant.
+    ///
+    /// # Errors
+    /// Where another one is under way, or there is no room for it.
+    pub async fn snapshot(&self) -> Result<Snapshot, Error> {
+        Ok(self.store().snapshot().await?)
     }
 
     /// What wakes the claim loop and the sweeps.

@@ -17,7 +17,7 @@ pub(crate) mod sweeps;
 pub(crate) mod watching;
 mod world;
 
-pub(crate) use world::{Database, World, progress};
+pub(crate) use world::{Database, World, offer, progress};
 
 /// Makes one test of each sentence of the contract. `$database` is a future of a [`Database`].
 macro_rules! run_contract {

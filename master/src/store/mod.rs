@@ -75,6 +75,9 @@ pub enum Error {
     /// A newer master has migrated the database.
     #[error("the database's schema is at migration {found}, this master knows {known}: upgrade it")]
     SchemaAhead { found: i64, known: i64 },
+    /// Another copy of the database is being made or read.
+    #[error("another backup is under way: one at a time")]
+    SnapshotUnderWay,
     /// A migration failed.
     #[error("migrate the database")]
     Migrate(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -180,6 +183,13 @@ pub trait Store: Send + Sync {
     /// Answers if the database reads and would write. After a write that failed for lack of room, or
     /// for another reason that lasts, it writes, so that it answers again only once writes work.
     async fn ping(&self) -> Result<(), Error>;
+
+    /// Copies the whole database as it is at one instant. Writers go on.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotUnderWay`] while another one lives, [`Error::Unavailable`] where the disk has no
+    /// room for it.
+    async fn snapshot(&self) -> Result<model::Snapshot, Error>;
 
     /// Ends all connections; further calls fail.
     async fn close(&self);

@@ -1,8 +1,9 @@
 //! What the store takes and gives, where the domain has no type of its own for it.
 
-use std::time::Duration;
+use std::{fs::File, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::domain::{
     attempt::{Attempt, AttemptStatus, Role, fits_kill_budget},
@@ -479,6 +480,17 @@ pub struct WorkerFigures {
     pub n_silent: u64,
     /// Alive or silent.
     pub n_drained: u64,
+}
+
+/// A copy of the whole database, to be read from its beginning. It has no name, so nothing of it is left
+/// once it is dropped.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub file: File,
+    /// In bytes.
+    pub size: u64,
+    /// Another one can be made once this is dropped.
+    pub permit: OwnedSemaphorePermit,
 }
 
 #[cfg(test)]

@@ -142,6 +142,10 @@ impl Store for FaultyStore {
         self.inner.settle(since).await
     }
 
+    async fn snapshot(&self) -> Result<pointsman_master::store::model::Snapshot, Error> {
+        self.inner.snapshot().await
+    }
+
     async fn ping(&self) -> Result<(), Error> {
         self.inner.ping().await
     }

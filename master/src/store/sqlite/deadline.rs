@@ -44,6 +44,11 @@ impl Deadline {
         self.set(self.base.elapsed().saturating_add(limit));
     }
 
+    /// What runs now ends at once.
+    pub(super) fn end(&self) {
+        self.set(Duration::ZERO);
+    }
+
     fn set(&self, at: Duration) {
         let micros = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         self.at.store(micros, Ordering::Relaxed);

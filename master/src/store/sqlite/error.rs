@@ -70,6 +70,11 @@ fn out(
     }
 }
 
+/// For lack of room, as we have seen before the database did.
+pub(super) fn no_room(operation: &'static str, why: String) -> Error {
+    out(operation, Outage::Full, why)
+}
+
 pub(super) fn from_io(operation: &'static str, error: io::Error) -> Error {
     out(operation, outage_of_io(&error), error)
 }

@@ -1,7 +1,7 @@
 //! Migrations: from whatever schema the file has to the one that this program knows.
 //!
-//! Each runs in a transaction of its own, on a connection that enforces no foreign keys, so that a table
-//! may be rebuilt (`migrations/README.md`); afterwards every reference is checked.
+//! All in one transaction, on a connection that enforces no foreign keys, so that a table may be rebuilt
+//! (`migrations/README.md`); every reference is checked before it is committed.
 
 use sqlx::{
     ConnectOptions, Connection, SqliteConnection,
@@ -10,7 +10,7 @@ use sqlx::{
 };
 
 use super::{
-    error::{During, from_sqlx, unavailable},
+    error::{During, from_sqlx},
     sql,
 };
 use crate::store::Error;
@@ -22,31 +22,29 @@ pub(super) async fn run(options: &SqliteConnectOptions) -> Result<(), Error> {
     const OPERATION: &str = "open the database";
     let options = options.clone().foreign_keys(false);
     let mut connection = options.connect().await.during(OPERATION)?;
-    may_write(&mut connection).await?;
     migrate(&mut connection, &MIGRATOR).await?;
     connection.close().await.during(OPERATION)
 }
 
-/// SQLite opens a file that can't be written for reading alone, and says so only at the first write.
-async fn may_write(connection: &mut SqliteConnection) -> Result<(), Error> {
-    for statement in [sql::BEGIN, sql::ROLLBACK] {
-        sqlx::query(statement)
-            .execute(&mut *connection)
-            .await
-            .during("write to the database")?;
-    }
-    Ok(())
-}
-
-async fn migrate(connection: &mut SqliteConnection, migrator: &Migrator) -> Result<(), Error> {
+pub(super) async fn migrate(
+    connection: &mut SqliteConnection,
+    migrator: &Migrator,
+) -> Result<(), Error> {
+    const OPERATION: &str = "migrate the database";
+    // At once for writing: SQLite opens a file that can't be written for reading alone, and says so only
+    // here.
+    let mut tx = connection
+        .begin_with(sql::BEGIN)
+        .await
+        .during("write to the database")?;
+    let n_before = n_applied(&mut tx).await?;
     let known = migrator.iter().map(|m| m.version).max().unwrap_or(0);
-    let n_before = n_applied(connection).await?;
-    match migrator.run(&mut *connection).await {
+    match migrator.run(&mut *tx).await {
         Ok(()) => {}
         // Migrations that were applied are compared before any is run.
         Err(MigrateError::VersionMissing(version)) if version > known => {
             let found: i64 = sqlx::query_scalar(sql::NEWEST_MIGRATION)
-                .fetch_one(connection)
+                .fetch_one(&mut *tx)
                 .await
                 .during("read the schema's version")?;
             return Err(Error::SchemaAhead { found, known });
@@ -54,18 +52,17 @@ async fn migrate(connection: &mut SqliteConnection, migrator: &Migrator) -> Resu
         Err(error) => return Err(from_migrate(error)),
     }
     // It reads every row, so only where there is a reason.
-    if n_applied(connection).await? == n_before {
-        return Ok(());
+    if n_applied(&mut tx).await? > n_before {
+        let n_broken: i64 = sqlx::query_scalar(sql::FOREIGN_KEY_CHECK)
+            .fetch_one(&mut *tx)
+            .await
+            .during("check references")?;
+        if n_broken > 0 {
+            let why = format!("{n_broken} references would lead nowhere");
+            return Err(Error::Migrate(why.into()));
+        }
     }
-    let n_broken: i64 = sqlx::query_scalar(sql::FOREIGN_KEY_CHECK)
-        .fetch_one(connection)
-        .await
-        .during("check references")?;
-    if n_broken > 0 {
-        let broken = unavailable("check references", format!("{n_broken} lead nowhere"));
-        return Err(Error::Migrate(broken.into()));
-    }
-    Ok(())
+    tx.commit().await.during(OPERATION)
 }
 
 async fn n_applied(connection: &mut SqliteConnection) -> Result<usize, Error> {
@@ -74,10 +71,10 @@ async fn n_applied(connection: &mut SqliteConnection) -> Result<usize, Error> {
         connection.ensure_migrations_table(table).await?;
         connection.list_applied_migrations(table).await
     };
-    match listed.await {
-        Ok(applied) => Ok(applied.len()),
-        Err(error) => Err(from_migrate(error)),
-    }
+    listed
+        .await
+        .map(|applied| applied.len())
+        .map_err(from_migrate)
 }
 
 fn from_migrate(error: MigrateError) -> Error {

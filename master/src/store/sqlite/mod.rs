@@ -20,10 +20,15 @@ mod holds;
 mod leases;
 mod lock;
 mod migrate;
+#[cfg(test)]
+mod migration_tests;
 mod open;
 mod reads;
 mod repositories;
 mod rows;
+mod snapshot;
+#[cfg(test)]
+mod snapshot_tests;
 mod sql;
 mod stats;
 mod sweeps;

@@ -16,10 +16,16 @@ use super::{
     deadline::Deadline,
     error::{During, advise, from_io},
     lock::DatabaseLock,
-    migrate, sql,
+    migrate,
+    snapshot::{self, Snapshots},
+    sql,
     writer::{Limits, Turn, Writer},
 };
-use crate::{clock::Clock, domain::time::Timestamp, store::Error};
+use crate::{
+    clock::Clock,
+    domain::time::Timestamp,
+    store::{Error, model::Snapshot},
+};
 
 /// Longest wait for a lock inside SQLite. The file lock leaves only checkpoints and people's shells to
 /// wait for.
@@ -32,6 +38,9 @@ pub struct SqliteStore {
     path: PathBuf,
     writer: Writer,
     readers: SqlitePool,
+    snapshots: Snapshots,
+    /// Of connections that only read, and of one that copies.
+    options: SqliteConnectOptions,
     clock: Arc<dyn Clock>,
     lock: DatabaseLock,
 }
@@ -63,6 +72,7 @@ impl SqliteStore {
             std::fs::create_dir_all(directory).map_err(|error| from_io(OPERATION, error))?;
         }
         let lock = DatabaseLock::take(path, clock.now())?;
+        snapshot::sweep(path)?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .busy_timeout(BUSY_TIMEOUT)
@@ -86,13 +96,15 @@ impl SqliteStore {
             .before_acquire(move |reader, _| {
                 Box::pin(async move { limit(reader, limits).await.map(|()| true) })
             })
-            .connect_with(options.pragma("query_only", "ON"))
+            .connect_with(options.clone().pragma("query_only", "ON"))
             .await
             .during(OPERATION)?;
         Ok(Self {
             path: path.to_owned(),
             writer,
             readers,
+            snapshots: Snapshots::default(),
+            options,
             clock,
             lock,
         })
@@ -113,7 +125,12 @@ impl SqliteStore {
         &self.writer
     }
 
+    pub(super) async fn copy(&self) -> Result<Snapshot, Error> {
+        self.snapshots.take(&self.path, self.options.clone()).await
+    }
+
     pub(super) async fn end(&self) {
+        self.snapshots.close().await;
         self.readers.close().await;
         self.writer.close().await;
         // Last, so that nobody gets in while a write may be under way.

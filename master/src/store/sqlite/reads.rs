@@ -68,6 +68,10 @@ impl Store for SqliteStore {
         Ok(())
     }
 
+    async fn snapshot(&self) -> Result<crate::store::model::Snapshot, Error> {
+        self.copy().await
+    }
+
     async fn close(&self) {
         self.end().await;
     }

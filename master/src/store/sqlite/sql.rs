@@ -41,6 +41,8 @@ VALUES (1, zeroblob(65536))";
 pub(super) const END_PROBE: &str = "
 DELETE FROM write_probes";
 
+pub(super) const SNAPSHOT: &str = "VACUUM INTO $1";
+
 pub(super) const FOREIGN_KEY_CHECK: &str = "
 SELECT COUNT(*)
 FROM pragma_foreign_key_check";
@@ -57,6 +59,7 @@ const OWN: &[&str] = &[
     NEWEST_MIGRATION,
     PROBE,
     END_PROBE,
+    SNAPSHOT,
     FOREIGN_KEY_CHECK,
 ];
 

@@ -116,6 +116,7 @@ async fn every_constant_statement_is_listed() {
             "COMMIT",
             "ROLLBACK",
             "SAVEPOINT",
+            "VACUUM",
             "RELEASE",
         ];
         n_constants += text
@@ -578,7 +579,7 @@ async fn queues_are_read_by_their_index() {
 
 #[tokio::test]
 async fn figures_are_read_from_what_is_live_alone() {
-    let (_, store) = world().await;
+    let (_world, store) = world().await;
     let growing = [
         "SCAN workflows",
         "SCAN attempts",

@@ -133,10 +133,11 @@ impl Writer {
         if self.ledger.settle(since, self.limits).await {
             Ok(())
         } else {
-            Err(unavailable(
-                "wait until what was read is durable",
-                "a transaction that had written it failed",
-            ))
+            Err(Error::Unavailable {
+                operation: "wait until what was read is durable",
+                outage: self.condition.present().unwrap_or(Outage::Other),
+                source: "a transaction that had written it failed".into(),
+            })
         }
     }
 
@@ -465,8 +466,12 @@ impl Condition {
         }
     }
 
+    fn present(&self) -> Option<Outage> {
+        *self.outage()
+    }
+
     pub(super) fn is_failing(&self) -> bool {
-        self.outage().is_some()
+        self.present().is_some()
     }
 
     /// A write that takes room has worked.
