@@ -7,7 +7,7 @@ use crate::name;
 /// What may stand before the `=`; one help text and one error name them all.
 pub(crate) const KEYS: &str = "max_tier, ci_red_rounds, review_rounds, conflict_rounds, \
 ci_flake_retries, merge_rounds, head_moves, effect_tries, max_pickups, max_live_workflows (numbers); \
-ci_flake_hard_ceiling, ci_optional (true or false); ci_poll_deadline_seconds, \
+ci_flake_hard_ceiling, ci_optional, delete_merged_branches (true or false); ci_poll_deadline_seconds, \
 ci_idle_deadline_seconds, ci_appear_deadline_seconds, merge_deadline_seconds, \
 effect_deadline_seconds (seconds); flaky_checks (names with commas between); \
 merge_method (merge, squash or fast_forward); \
@@ -83,6 +83,7 @@ impl Setting {
             "max_live_workflows" => policy.max_live_workflows = Some(self.number()?),
             "ci_flake_hard_ceiling" => policy.ci_flake_hard_ceiling = Some(self.switch()?),
             "ci_optional" => policy.ci_optional = Some(self.switch()?),
+            "delete_merged_branches" => policy.delete_merged_branches = Some(self.switch()?),
             "ci_poll_deadline_seconds" => policy.ci_poll_deadline_seconds = Some(self.seconds()?),
             "ci_idle_deadline_seconds" => policy.ci_idle_deadline_seconds = Some(self.seconds()?),
             "ci_appear_deadline_seconds" => {

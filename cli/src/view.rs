@@ -79,6 +79,7 @@ pub(crate) struct Policy {
     effect_deadline_seconds: Option<u64>,
     lease_ttls: Vec<LeaseTtl>,
     max_live_workflows: Option<u32>,
+    delete_merged_branches: Option<bool>,
     merge_method: Option<String>,
 }
 
@@ -104,6 +105,7 @@ impl From<v1::Policy> for Policy {
             effect_deadline_seconds: policy.effect_deadline_seconds,
             lease_ttls: policy.lease_ttls.into_iter().map(LeaseTtl::from).collect(),
             max_live_workflows: policy.max_live_workflows,
+            delete_merged_branches: policy.delete_merged_branches,
             merge_method: name::merge_method(policy.merge_method),
         }
     }
@@ -217,6 +219,7 @@ pub(crate) struct Workflow {
     pub(crate) priority: i32,
     pub(crate) predecessor_id: Option<String>,
     pub(crate) successor_id: Option<String>,
+    pub(crate) archived_at: Option<String>,
     pub(crate) version: u64,
     pub(crate) created_at: Option<String>,
     pub(crate) updated_at: Option<String>,
@@ -244,6 +247,7 @@ impl From<v1::Workflow> for Workflow {
             priority: workflow.priority,
             predecessor_id: some(workflow.predecessor_id),
             successor_id: some(workflow.successor_id),
+            archived_at: instant(workflow.archived_at),
             version: workflow.version,
             created_at: instant(workflow.created_at),
             updated_at: instant(workflow.updated_at),
@@ -582,7 +586,7 @@ mod tests {
             },
             "head_ref": "h", "head_sha": null, "merged_commit": null, "parent_id": null,
             "pull_request_number": null, "priority": 0, "predecessor_id": null, "successor_id": null,
-            "version": 7,
+            "archived_at": null, "version": 7,
             "created_at": "2023-11-14T22:13:20.5Z", "updated_at": null,
         });
         assert_eq!(

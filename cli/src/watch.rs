@@ -295,8 +295,10 @@ mod tests {
         })
     }
 
+    /// In a state that there is not, so that nothing is printed.
     fn view(item: Option<&str>) -> View {
-        View::new(item.map(str::to_owned), Vec::new(), Format::Table)
+        let states = vec!["NOWHERE".to_owned()];
+        View::new(item.map(str::to_owned), states, Format::Table)
     }
 
     #[test]

@@ -240,6 +240,7 @@ impl Shown {
             ("follows", workflow.predecessor_id.clone()),
             ("followed by", workflow.successor_id.clone()),
             ("counters", self.counters()),
+            ("archived", self.archived()),
         ];
         lines.extend(
             optional
@@ -250,6 +251,15 @@ impl Shown {
             .iter()
             .map(|(name, value)| format!("{name:<13}{}\n", output::printable(value)));
         lines.collect()
+    }
+
+    fn archived(&self) -> Option<String> {
+        let at = self.workflow.archived_at.as_deref()?;
+        let at = cell_instant(Some(at));
+        let id = &self.workflow.id;
+        Some(format!(
+            "at {at}: older attempts and events are in the archive, under workflows/{id}"
+        ))
     }
 
     fn pause(&self) -> Option<(&'static str, String)> {

@@ -10,16 +10,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::RoutesBuilder;
 
 use crate::{
+    archive::Archive,
     clock::{Chance, Clock, Stopwatch, SystemChance, SystemClock, SystemStopwatch},
     config::Config,
     dispatch::{beats::Beats, claims::Claims},
     forge::builtin::BuiltinForge,
     grpc::server::{self, Apis, Health},
     logs::{LogStore, Logs},
-    service::{Ports, Service, Settings, wake::Wake},
+    service::{self, Ports, Service, Settings, wake::Wake},
     store::{Store, sqlite::SqliteStore},
     sweeps::{
-        CiPoller, Effector, PickupGuard, Reaper, Reconciler, Scheduler,
+        CiPoller, Effector, PickupGuard, Reaper, Reconciler, Retention, Scheduler,
         driver::{Driver, Duty},
     },
 };
@@ -32,6 +33,9 @@ const DATABASE_FILE: &str = "pointsman.db";
 const CLONES: &str = "repositories";
 /// What harnesses print, in the state directory.
 const LOGS: &str = "logs";
+
+/// The archive in the state directory.
+const ARCHIVE: &str = "archive";
 
 /// How long those who connected before the database was open may take to go.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -51,6 +55,8 @@ pub enum Error {
     GitConfig(#[from] pointsman_git::AccessError),
     #[error("open the database")]
     Store(#[from] crate::store::Error),
+    #[error("open the archive")]
+    Archive(#[from] crate::archive::Error),
     #[error(transparent)]
     Config(#[from] crate::config::Error),
     #[error(transparent)]
@@ -180,10 +186,15 @@ fn assemble(
         stopwatch: Arc::clone(&stopwatch),
         chance: Arc::clone(&chance),
         wake: Arc::clone(&wake),
+        archive: Archive::in_directory(&config.state_dir.join(ARCHIVE))?,
     };
     let settings = Settings {
         ci_flake_retries: config.ci_flake_retries,
         least_ttl_seconds: config.least_ttl_seconds(),
+        retention: service::Retention {
+            history: config.history(),
+            logs: config.log_retention(),
+        },
     };
     let service = Service::new(ports, settings);
     let claims = Arc::new(Claims::new(service.clone(), stops.work.clone()));
@@ -249,6 +260,11 @@ pub fn duties(config: &Config, service: &Service) -> Vec<Duty> {
             sweep: Box::new(Effector::new(service.clone())),
             interval: config.due_interval,
             bell: Some(|wake| &wake.effector),
+        },
+        Duty {
+            sweep: Box::new(Retention::new(service.clone())),
+            interval: config.retention_interval,
+            bell: None,
         },
     ]
 }

@@ -33,6 +33,9 @@ const FILE_URL: &str = "file://";
 const LEAST_LOG_BYTES: u64 = 64 * 1024;
 const MOST_LOG_BYTES: u64 = 16 * 1024 * 1024 * 1024;
 
+/// Most days that history and logs are kept: a century, for those who never want to lose it.
+const MAX_DAYS: u32 = 36_500;
+
 /// Time that a worker may take to find a master again within a lease.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -96,6 +99,13 @@ pub struct Config {
     /// Between looks for checks and effects that are due: 100 ms to 1 h.
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub due_interval: Duration,
+    /// Between looks for old history and refs that nobody needs: 100 ms to 24 h.
+    #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
+    pub retention_interval: Duration,
+    /// How many days the history of a workflow is kept in the database after its end: 1 to 36500.
+    pub history_days: u32,
+    /// How many days the logs of an attempt are kept after its end: 1 to 36500.
+    pub log_days: u32,
     /// Longest that calls in flight are waited for at the end: 0 s to 10 min.
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub shutdown_grace: Duration,
@@ -173,6 +183,9 @@ impl Default for Config {
             reaper_interval: Duration::from_secs(5),
             reconciler_interval: Duration::from_secs(300),
             due_interval: Duration::from_secs(1),
+            retention_interval: Duration::from_secs(3600),
+            history_days: 90,
+            log_days: 30,
             shutdown_grace: Duration::from_secs(10),
             logs: LogsConfig::default(),
         }
@@ -227,6 +240,19 @@ impl Config {
                 expected: format!("0 to {MAX_FLAKE_RETRIES}"),
             });
         }
+        let days = [
+            ("history_days", self.history_days),
+            ("log_days", self.log_days),
+        ];
+        for (key, value) in days {
+            if !(1..=MAX_DAYS).contains(&value) {
+                return Err(Error::Value {
+                    key,
+                    value: value.to_string(),
+                    expected: format!("1 to {MAX_DAYS}"),
+                });
+            }
+        }
         self.filter()?;
         self.logs.check()?;
         if self.least_ttl_seconds() > SHORTEST_TTL_SECONDS {
@@ -255,6 +281,12 @@ impl Config {
                 s(86_400),
             ),
             ("due_interval", self.due_interval, ms(100), s(3600)),
+            (
+                "retention_interval",
+                self.retention_interval,
+                ms(100),
+                s(86_400),
+            ),
             ("shutdown_grace", self.shutdown_grace, s(0), s(600)),
         ];
         for (key, value, least, most) in ranges {
@@ -278,12 +310,26 @@ impl Config {
         })
     }
 
+    /// How long the history of a workflow is kept after its end.
+    pub fn history(&self) -> Duration {
+        days(self.history_days)
+    }
+
+    /// How long the logs of an attempt are kept after its end.
+    pub fn log_retention(&self) -> Duration {
+        days(self.log_days)
+    }
+
     /// Least time-to-live of a lease, in whole seconds: it must outlast three beats with their flushes,
     /// and a reconnect.
     pub fn least_ttl_seconds(&self) -> u32 {
         let least = (self.beat_interval + self.flush_interval) * 3 + RECONNECT;
         u32::try_from(least.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
     }
+}
+
+fn days(n: u32) -> Duration {
+    Duration::from_secs(u64::from(n) * 24 * 3600)
 }
 
 fn friendly(duration: Duration) -> String {
@@ -390,6 +436,10 @@ mod tests {
             ];
             refused(&format!("[logs]\nmax_bytes = {bytes}"), &parts);
         }
+        refused("history_days = 0", &["history_days is 0", "1 to 36500"]);
+        refused("history_days = 36501", &["history_days is 36501"]);
+        refused("log_days = 0", &["log_days is 0", "1 to 36500"]);
+        refused("log_days = 36501", &["log_days is 36501"]);
         refused(
             "beat_interval = \"60s\"",
             &["beat_interval", "at most 180 s"],

@@ -121,3 +121,16 @@ CREATE TABLE forge_comments (
     CONSTRAINT uq_comment_request UNIQUE (request_id),
     FOREIGN KEY (repository_id, number) REFERENCES forge_items (repository_id, number)
 ) STRICT;
+
+-- Ended workflows leave their history to the archive; their rows stay, since identity needs them.
+-- When rows left last; NULL: never.
+ALTER TABLE workflows ADD COLUMN archived_at INTEGER;
+-- 1: no row of its history was here when it was looked at last. Each transition sets it to 0.
+ALTER TABLE workflows ADD COLUMN is_history_moved INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX ix_workflows_archivable ON workflows (state_since, id)
+    WHERE is_history_moved = 0 AND state IN ('MERGED', 'CREATED_PR', 'ABANDONED', 'STUCK');
+CREATE INDEX ix_events_other ON controller_events (sequence) WHERE workflow_id IS NULL;
+-- Without these each row that is deleted costs a scan of those that may refer to it.
+CREATE INDEX ix_effects_workflow ON effects (workflow_id);
+CREATE INDEX ix_effects_attempt ON effects (attempt_id);
+CREATE INDEX ix_attempts_check ON attempts (check_id) WHERE check_id IS NOT NULL;

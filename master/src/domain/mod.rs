@@ -14,6 +14,7 @@ pub mod effect;
 pub mod hold;
 pub mod ids;
 pub mod policy;
+pub mod retention;
 pub mod succession;
 mod text;
 pub mod time;

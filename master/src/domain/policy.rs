@@ -80,6 +80,8 @@ pub struct Policy {
     pub max_live_workflows: u32,
     /// How its pull requests are merged.
     pub merge_method: MergeMethod,
+    /// The branches of our own pull requests go after the merge, while they are at the commit that was merged.
+    pub delete_merged_branches: bool,
 }
 
 /// Defines [`PolicyField`], and what it takes to copy one.
@@ -147,6 +149,7 @@ policy_fields! {
     EffectDeadlineSeconds = effect_deadline_seconds,
     LeaseTtls = lease_ttls,
     MaxLiveWorkflows = max_live_workflows,
+    DeleteMergedBranches = delete_merged_branches,
     MergeMethod = merge_method,
 }
 
@@ -172,6 +175,7 @@ impl Default for Policy {
             effect_deadline_seconds: 24 * 3600,
             lease_ttls: Vec::new(),
             max_live_workflows: 20,
+            delete_merged_branches: true,
             merge_method: MergeMethod::Merge,
         }
     }

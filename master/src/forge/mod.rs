@@ -16,6 +16,7 @@ use crate::{
         ci::CheckState,
         ids::{CommitId, WorkflowId},
         policy::MergeMethod,
+        retention::OwnName,
         workflow::Kind,
     },
     store::model::{ForgeItem, Repository},
@@ -159,6 +160,13 @@ pub struct WantedMerge {
     pub method: MergeMethod,
 }
 
+/// A ref of ours on the remote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnRef {
+    pub name: OwnName,
+    pub commit: CommitId,
+}
+
 /// Where issues, pull requests, labels, checks and merges live.
 #[async_trait]
 pub trait Forge: Send + Sync {
@@ -221,4 +229,11 @@ pub trait Forge: Send + Sync {
         repository: &Repository,
         wanted: &WantedMerge,
     ) -> Result<MergeOutcome, Error>;
+
+    /// Every ref of ours on the remote, whoever made it: of leases, and branches of issues' workflows.
+    async fn own_refs(&self, repository: &Repository) -> Result<Vec<OwnRef>, Error>;
+
+    /// Deletes those of the refs that are still at their commit, and packs what was copied of the repository.
+    /// How many of them are gone; the remote may keep some.
+    async fn delete_refs(&self, repository: &Repository, refs: &[OwnRef]) -> Result<u64, Error>;
 }

@@ -147,6 +147,7 @@ pub(super) fn workflow(row: &WorkflowRow) -> v1::Workflow {
         priority: row.priority,
         predecessor_id: text(workflow.predecessor.as_ref()),
         successor_id: text(row.successor.as_ref()),
+        archived_at: row.archived_at.map(timestamp),
     }
 }
 
@@ -283,6 +284,7 @@ fn wire_policy(policy: &Policy) -> v1::Policy {
         effect_deadline_seconds: Some(policy.effect_deadline_seconds),
         lease_ttls: policy.lease_ttls.iter().map(wire_ttl).collect(),
         max_live_workflows: Some(policy.max_live_workflows),
+        delete_merged_branches: Some(policy.delete_merged_branches),
         merge_method: merge_method(policy.merge_method).into(),
     }
 }
@@ -398,6 +400,7 @@ fn is_set(wire: &v1::Policy, field: PolicyField) -> bool {
         PolicyField::EffectDeadlineSeconds => wire.effect_deadline_seconds.is_some(),
         PolicyField::LeaseTtls => !wire.lease_ttls.is_empty(),
         PolicyField::MaxLiveWorkflows => wire.max_live_workflows.is_some(),
+        PolicyField::DeleteMergedBranches => wire.delete_merged_branches.is_some(),
         PolicyField::MergeMethod => wire.merge_method != 0,
     }
 }
@@ -445,6 +448,9 @@ pub(super) fn domain_policy(wire: v1::Policy) -> Result<Policy, FieldError> {
             .unwrap_or(d.effect_deadline_seconds),
         lease_ttls,
         max_live_workflows: wire.max_live_workflows.unwrap_or(d.max_live_workflows),
+        delete_merged_branches: wire
+            .delete_merged_branches
+            .unwrap_or(d.delete_merged_branches),
         merge_method: domain_merge_method(wire.merge_method, d.merge_method)?,
     })
 }

@@ -51,6 +51,10 @@ pub(super) fn status(error: &Error) -> Status {
             message,
             ErrorDetails::with_retry_info(Some(RETRY_AFTER)),
         ),
+        Error::Archive(error) => {
+            logged(error);
+            unavailable("the archive can't be written; the master's log says why")
+        }
     }
 }
 

@@ -22,7 +22,10 @@ use object_store::{
 use tokio_stream::StreamExt as _;
 
 use super::{End, Error, Extent, MAX_READ, Segment};
-use crate::domain::ids::{AttemptId, Fence, LeaseKey, Nonce};
+use crate::domain::{
+    ids::{AttemptId, Fence, LeaseKey, Nonce},
+    time::Timestamp,
+};
 
 /// A segment that is shorter is written anew with what follows; a longer one is left alone. Large enough
 /// for a thousand lines an object, small enough to be written twice a second.
@@ -233,20 +236,35 @@ impl LogStore {
         (from < to).then(|| (found.path(cursor.key), from..to))
     }
 
-    /// Removes all logs of an attempt. There may be none. Who still writes one begins it anew.
-    pub async fn delete(&self, attempt: AttemptId) -> Result<(), Error> {
+    /// When something of an attempt's logs was written last, by the storage's clock; `None` where there is
+    /// nothing.
+    pub async fn last_written(&self, attempt: AttemptId) -> Result<Option<Timestamp>, Error> {
+        let mut last = None;
+        let mut objects = self.objects.list(Some(&of_attempt(attempt)));
+        while let Some(object) = objects.next().await {
+            let object = object.map_err(|source| unavailable("list an attempt's logs", source))?;
+            last = last.max(Some(Timestamp(object.last_modified.timestamp_micros())));
+        }
+        Ok(last)
+    }
+
+    /// Removes all logs of an attempt, and says whether there was anything. Who still writes one begins it
+    /// anew. After an error some of it may be left: removing it again removes the rest.
+    pub async fn delete(&self, attempt: AttemptId) -> Result<bool, Error> {
         let paths = self
             .objects
             .list(Some(&of_attempt(attempt)))
             .map(|object| object.map(|object| object.location));
         let mut removed = self.objects.delete_stream(Box::pin(paths));
+        let mut is_changed = false;
         while let Some(result) = removed.next().await {
             match result {
-                Ok(_) | Err(ObjectError::NotFound { .. }) => {}
+                Ok(_) => is_changed = true,
+                Err(ObjectError::NotFound { .. }) => {}
                 Err(source) => return Err(unavailable("delete an attempt's logs", source)),
             }
         }
-        Ok(())
+        Ok(is_changed)
     }
 
     /// Attempts that have logs, by id and so oldest first, those after `after`; at most `limit`.

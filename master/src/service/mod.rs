@@ -21,6 +21,7 @@ mod observe;
 mod reading;
 mod reaping;
 mod repositories;
+mod retention;
 mod scheduling;
 mod stats;
 mod succession;
@@ -44,6 +45,7 @@ pub use observe::Observed;
 pub use reading::WorkflowView;
 pub use reaping::Observations;
 pub use repositories::NewRepository;
+pub use retention::{HISTORY_BATCH, Retention};
 pub use stats::{Queue, Stats};
 pub use waiting::Waiting;
 use wake::Wake;
@@ -51,6 +53,7 @@ pub use workers::Registration;
 pub use workflows::Request;
 
 use crate::{
+    archive::{self, Archive},
     clock::{Chance, Clock, Stopwatch},
     domain::{
         decision::Refusal,
@@ -128,6 +131,8 @@ pub enum Error {
     /// There are as many already as are allowed.
     #[error("there are {most} {what} already, which is the bound: try again later")]
     TooMany { what: &'static str, most: usize },
+    #[error(transparent)]
+    Archive(#[from] archive::Error),
 }
 
 impl Error {
@@ -162,6 +167,7 @@ pub struct Ports {
     pub stopwatch: Arc<dyn Stopwatch>,
     pub chance: Arc<dyn Chance>,
     pub wake: Arc<Wake>,
+    pub archive: Archive,
 }
 
 /// Settings that hold for all repositories.
@@ -171,6 +177,7 @@ pub struct Settings {
     pub ci_flake_retries: u32,
     /// Least time-to-live that a policy may set, in seconds: three beats and flushes and a reconnect.
     pub least_ttl_seconds: u32,
+    pub retention: Retention,
 }
 
 /// The use cases. Cheap to clone.

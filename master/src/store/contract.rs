@@ -7,6 +7,7 @@
 pub(crate) mod attempts;
 pub(crate) mod claims;
 pub(crate) mod forge;
+pub(crate) mod history;
 pub(crate) mod holds;
 pub(crate) mod leases;
 pub(crate) mod races;
@@ -119,6 +120,11 @@ macro_rules! run_contract {
             watching: a_child_starts_with_its_parents_priority,
             watching: attempts_are_filtered_and_paged_newest_first,
             watching: a_page_of_attempts_looks_at_a_bounded_number,
+            history: those_that_are_over_and_old_are_archivable,
+            history: history_leaves_so_that_nothing_refers_to_what_is_gone,
+            history: live_attempts_and_open_effects_do_not_leave,
+            history: old_events_of_others_leave_alone,
+            history: an_archived_workflow_says_so_and_is_a_change,
             races: a_dropped_transaction_leaves_nothing,
             races: reads_see_what_was_committed_alone,
             races: concurrent_writers_lose_no_update,

@@ -24,9 +24,9 @@ use crate::domain::{
 };
 use model::{
     AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest, Claimed,
-    Drain, EventRow, Figures, ForgeComment, ForgeItem, HeldLease, ItemFilter, LeaseRow,
-    LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease,
-    WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
+    Drain, EventRow, Figures, ForgeComment, ForgeItem, HeldLease, HistoryBatch, ItemFilter,
+    LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow,
+    StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
 };
 
 /// How much later than its time-to-live a lease may be reaped, in seconds. Covers the error of the
@@ -235,6 +235,27 @@ pub trait Store: Send + Sync {
     /// The newest `limit`, oldest first.
     async fn attempts_of(&self, workflow: WorkflowId, limit: u32)
     -> Result<Vec<AttemptRow>, Error>;
+    /// Workflows that ended before `before`, as [`is_over`](crate::domain::retention::is_over) says, and may
+    /// have rows of history, with the instant of their end; by that and by id, after `after`.
+    async fn archivable_workflows(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, WorkflowId)>,
+        limit: u32,
+    ) -> Result<Vec<(Timestamp, WorkflowId)>, Error>;
+    /// The oldest rows of a workflow's history, at most `limit` and of one kind: what others refer to comes
+    /// after those. Live attempts and open effects are none. `None`: there are no more.
+    async fn oldest_history(
+        &self,
+        workflow: WorkflowId,
+        limit: u32,
+    ) -> Result<Option<HistoryBatch>, Error>;
+    /// The oldest events about repositories and workers from before `before`, at most `limit`.
+    async fn oldest_other_events(
+        &self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Option<HistoryBatch>, Error>;
     /// Newest first, those before `before`. Of all workflows, one read looks at a bounded number of attempts,
     /// so that a page may hold fewer than there are, and still name the next.
     async fn attempts(
@@ -409,6 +430,13 @@ pub trait Tx: Send {
         priority: i32,
         now: Timestamp,
     ) -> Result<(), Error>;
+    /// Deletes exactly these rows. False: some are gone already; the transaction is then not to be committed.
+    async fn delete_history(&mut self, batch: &HistoryBatch) -> Result<bool, Error>;
+    /// Says that rows of the workflow's history have left. Not part of what `version` guards.
+    async fn set_archived(&mut self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error>;
+    /// Says that no row of the workflow's history is here; the next [`update_workflow`](Tx::update_workflow)
+    /// takes it back.
+    async fn set_history_moved(&mut self, workflow: WorkflowId) -> Result<(), Error>;
     /// Workflows of the repository past DISCOVERED and not terminal. PAUSED ones count, but those that were
     /// paused before they were admitted.
     async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error>;

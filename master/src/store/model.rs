@@ -50,6 +50,8 @@ pub struct WorkflowRow {
     pub ci_polls: u32,
     pub ci_next_poll_at: Option<Timestamp>,
     pub updated_at: Timestamp,
+    /// When rows of its history left for the archive last.
+    pub archived_at: Option<Timestamp>,
 }
 
 /// A workflow that nobody else can write until the transaction ends. Whoever is to change one asks for
@@ -71,6 +73,44 @@ pub struct WorkflowFilter {
     pub repository: Option<RepositoryId>,
     pub states: Vec<State>,
     pub kind: Option<Kind>,
+}
+
+/// What kind of row leaves for the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HistoryKind {
+    Event,
+    Effect,
+    Attempt,
+    Check,
+}
+
+impl std::fmt::Display for HistoryKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Event => "event",
+            Self::Effect => "effect",
+            Self::Attempt => "attempt",
+            Self::Check => "check",
+        })
+    }
+}
+
+/// A row that leaves for the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryRow {
+    /// An id, or the sequence of an event.
+    pub key: String,
+    /// All of it but secrets, as one JSON object on one line.
+    pub line: String,
+}
+
+/// The oldest rows of one kind; never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryBatch {
+    /// `None`: of repositories and workers.
+    pub workflow: Option<WorkflowId>,
+    pub kind: HistoryKind,
+    pub rows: Vec<HistoryRow>,
 }
 
 /// A place in the order in which workflows are written. Grows; 0 is before the first.

@@ -10,6 +10,7 @@ mod effector;
 mod pickup_guard;
 mod reaper;
 mod reconciler;
+mod retention;
 mod scheduler;
 mod turns;
 
@@ -20,6 +21,7 @@ pub use effector::Effector;
 pub use pickup_guard::PickupGuard;
 pub use reaper::Reaper;
 pub use reconciler::Reconciler;
+pub use retention::Retention;
 pub use scheduler::Scheduler;
 
 use crate::service::Error;

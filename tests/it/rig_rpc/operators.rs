@@ -493,6 +493,7 @@ async fn calls_about_the_fleet_name_each_bad_field() {
         "reconciler",
         "ci_poller",
         "effector",
+        "retention",
     ];
     assert_eq!(names, expected);
 }

@@ -12,7 +12,8 @@ use pointsman_master::{
         ids::{CommitId, WorkflowId},
     },
     forge::{
-        Error, Forge, Item, MergeOutcome, MoveOutcome, OpenOutcome, WantedMerge, WantedPullRequest,
+        Error, Forge, Item, MergeOutcome, MoveOutcome, OpenOutcome, OwnRef, WantedMerge,
+        WantedPullRequest,
     },
     store::model::Repository,
 };
@@ -145,6 +146,15 @@ impl Forge for FaultyForge {
         wanted: &WantedMerge,
     ) -> Result<MergeOutcome, Error> {
         let write = self.inner.merge(repository, wanted);
+        self.faults.around(write, lost).await
+    }
+
+    async fn own_refs(&self, repository: &Repository) -> Result<Vec<OwnRef>, Error> {
+        self.inner.own_refs(repository).await
+    }
+
+    async fn delete_refs(&self, repository: &Repository, refs: &[OwnRef]) -> Result<u64, Error> {
+        let write = self.inner.delete_refs(repository, refs);
         self.faults.around(write, lost).await
     }
 }

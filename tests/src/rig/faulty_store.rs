@@ -21,9 +21,9 @@ use pointsman_master::{
         AttemptRow, Error, Mark, Outage, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, BeatWrite, ChangePoint, Changes, CheckRun, ClaimRequest,
-            Claimed, Drain, EventRow, Figures, ForgeComment, ForgeItem, HeldLease, ItemFilter,
-            LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository, SessionRow,
-            StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
+            Claimed, Drain, EventRow, Figures, ForgeComment, ForgeItem, HeldLease, HistoryBatch,
+            ItemFilter, LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow, ProgressRow, Repository,
+            SessionRow, StaleLease, WorkerRow, WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
 };
@@ -213,6 +213,31 @@ impl Store for FaultyStore {
         limit: u32,
     ) -> Result<Vec<AttemptRow>, Error> {
         self.inner.attempts_of(workflow, limit).await
+    }
+
+    async fn archivable_workflows(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, WorkflowId)>,
+        limit: u32,
+    ) -> Result<Vec<(Timestamp, WorkflowId)>, Error> {
+        self.inner.archivable_workflows(before, after, limit).await
+    }
+
+    async fn oldest_history(
+        &self,
+        workflow: WorkflowId,
+        limit: u32,
+    ) -> Result<Option<HistoryBatch>, Error> {
+        self.inner.oldest_history(workflow, limit).await
+    }
+
+    async fn oldest_other_events(
+        &self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Option<HistoryBatch>, Error> {
+        self.inner.oldest_other_events(before, limit).await
     }
 
     async fn attempts(
@@ -454,6 +479,18 @@ impl Tx for FaultyTx {
         now: Timestamp,
     ) -> Result<(), Error> {
         self.inner.set_priority(locked, priority, now).await
+    }
+
+    async fn delete_history(&mut self, batch: &HistoryBatch) -> Result<bool, Error> {
+        self.inner.delete_history(batch).await
+    }
+
+    async fn set_archived(&mut self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
+        self.inner.set_archived(workflow, now).await
+    }
+
+    async fn set_history_moved(&mut self, workflow: WorkflowId) -> Result<(), Error> {
+        self.inner.set_history_moved(workflow).await
     }
 
     async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error> {

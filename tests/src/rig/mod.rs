@@ -19,6 +19,7 @@ pub mod worker;
 use std::{sync::Arc, time::Duration};
 
 use pointsman_master::{
+    archive::Archive,
     clock::manual::{ManualClock, ManualStopwatch},
     domain::{
         ci::CheckDefinition,
@@ -30,14 +31,16 @@ use pointsman_master::{
     forge::builtin::BuiltinForge,
     logs::{LogStore, Logs},
     service::{
-        NewIssue, NewRepository, Ports, Request, Service, Settings, WorkflowView, wake::Wake,
+        self, NewIssue, NewRepository, Ports, Request, Service, Settings, WorkflowView, wake::Wake,
     },
     store::{
         Store,
         model::{Repository, WorkflowFilter, WorkflowRow},
         sqlite::SqliteStore,
     },
-    sweeps::{CiPoller, Effector, PickupGuard, Reaper, Reconciler, Report, Scheduler, Sweep},
+    sweeps::{
+        CiPoller, Effector, PickupGuard, Reaper, Reconciler, Report, Retention, Scheduler, Sweep,
+    },
 };
 use tempfile::TempDir;
 
@@ -59,6 +62,11 @@ pub const LOG_LIMIT: u64 = 1024 * 1024;
 /// Who acts where a person does.
 pub const PERSON: &str = "operator:test";
 
+/// How long history is kept.
+pub const HISTORY: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How long logs are kept.
+pub const LOGS: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// What lives in a master's memory.
 pub struct Master {
     pub service: Service,
@@ -68,6 +76,7 @@ pub struct Master {
     pub reconciler: Reconciler,
     pub ci_poller: CiPoller,
     pub effector: Effector,
+    pub retention: Retention,
     /// Between the forge's reading of checks and its answer.
     pub checks: Arc<Hold>,
 }
@@ -175,6 +184,16 @@ impl Rig {
 
     pub fn service(&self) -> &Service {
         &self.master.service
+    }
+
+    /// What has left the database.
+    pub fn archive(&self) -> Archive {
+        Archive::in_directory(&self.directory.path().join("archive")).expect("it is there")
+    }
+
+    /// Where the logs are.
+    pub fn logs(&self) -> std::path::PathBuf {
+        self.directory.path().join("logs")
     }
 
     /// Where the database is.
@@ -364,10 +383,15 @@ impl Master {
             stopwatch: parts.stopwatch.clone(),
             chance: parts.chance.clone(),
             wake: Arc::new(Wake::default()),
+            archive: Archive::in_directory(&directory.join("archive")).expect("it is made"),
         };
         let settings = Settings {
             ci_flake_retries: 1,
             least_ttl_seconds: 10,
+            retention: service::Retention {
+                history: HISTORY,
+                logs: LOGS,
+            },
         };
         let service = Service::new(ports, settings);
         Self {
@@ -377,6 +401,7 @@ impl Master {
             reconciler: Reconciler::new(service.clone()),
             ci_poller: CiPoller::new(service.clone()),
             effector: Effector::new(service.clone()),
+            retention: Retention::new(service.clone()),
             checks,
             service,
         }

@@ -160,6 +160,19 @@ impl Remote {
         place
     }
 
+    /// Full names of what workers pushed.
+    pub async fn lease_refs(&self) -> Vec<String> {
+        let listed = self
+            .git
+            .text(["for-each-ref", "--format=%(refname)", "refs/pointsman/"])
+            .await;
+        let listed = listed.expect("git answers");
+        let names = listed.lines().map(str::to_owned);
+        names
+            .filter(|name| !name.starts_with("refs/pointsman/merged/"))
+            .collect()
+    }
+
     /// Merge commits on a branch.
     pub async fn merges(&self, branch: &str) -> Vec<CommitId> {
         let reference = format!("refs/heads/{branch}");

@@ -6,7 +6,7 @@ use pointsman_master::{
     dispatch::{beats::Beats, claims::Claims},
     grpc::server::{self, Apis, Health},
     sweeps::{
-        CiPoller, Effector, PickupGuard, Reaper, Reconciler, Scheduler,
+        CiPoller, Effector, PickupGuard, Reaper, Reconciler, Retention, Scheduler,
         driver::{Driver, Duty},
     },
 };
@@ -97,6 +97,7 @@ fn driver(rig: &Rig) -> Arc<Driver> {
         duty(Box::new(Reconciler::new(service.clone()))),
         duty(Box::new(CiPoller::new(service.clone()))),
         duty(Box::new(Effector::new(service.clone()))),
+        duty(Box::new(Retention::new(service.clone()))),
     ];
     Arc::new(Driver::new(
         duties,

@@ -48,6 +48,7 @@ fn the_defaults_are_those_of_the_design() {
     assert_eq!(limits, [2, 1, 3, 3, 3, 10, 5]);
     assert_eq!((policy.effect_tries, policy.max_pickups), (20, 3));
     assert!(!policy.ci_flake_hard_ceiling && !policy.ci_optional);
+    assert!(policy.delete_merged_branches);
     let hours = [
         policy.ci_poll_deadline(),
         policy.ci_idle_deadline(),

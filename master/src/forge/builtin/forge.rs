@@ -8,6 +8,7 @@ use pointsman_git::Access;
 use super::{
     branch::{Advanced, Start, advance},
     mirror::{Merged, Mirrors},
+    refs,
 };
 use crate::{
     clock::{Chance, Clock},
@@ -16,7 +17,8 @@ use crate::{
         ids::{CommitId, WorkflowId},
     },
     forge::{
-        Error, Forge, Item, MergeOutcome, MoveOutcome, OpenOutcome, WantedMerge, WantedPullRequest,
+        Error, Forge, Item, MergeOutcome, MoveOutcome, OpenOutcome, OwnRef, WantedMerge,
+        WantedPullRequest,
     },
     store::{Store, model::Repository},
 };
@@ -151,5 +153,18 @@ impl Forge for BuiltinForge {
         wanted: &WantedMerge,
     ) -> Result<MergeOutcome, Error> {
         self.ensure_merged(repository, wanted).await
+    }
+
+    async fn own_refs(&self, repository: &Repository) -> Result<Vec<OwnRef>, Error> {
+        let mirror = self.mirrors.take(repository, "list our refs").await?;
+        mirror.look().await?;
+        mirror.own_refs().await
+    }
+
+    async fn delete_refs(&self, repository: &Repository, refs: &[OwnRef]) -> Result<u64, Error> {
+        let mirror = self.mirrors.take(repository, "delete refs").await?;
+        let n_deleted = refs::delete(&mirror, refs).await?;
+        mirror.pack().await?;
+        Ok(n_deleted)
     }
 }

@@ -18,9 +18,10 @@ use crate::{
     clock::Chance,
     domain::{
         ids::{CommitId, RepositoryId},
+        retention::OwnName,
         time::Timestamp,
     },
-    forge::Error,
+    forge::{Error, OwnRef},
     retry::{self, Verdict},
     store::model::Repository,
 };
@@ -29,6 +30,9 @@ use crate::{
 const BRANCHES: &str = "+refs/heads/*:refs/remote/heads/*";
 /// What workers pushed, and the proofs of merges, here.
 const OWN_REFS: &str = "+refs/pointsman/*:refs/remote/pointsman/*";
+
+/// How many loose objects are packed; git's own default.
+const LOOSE_OBJECTS: &str = "gc.auto=6700";
 
 /// What git says where another try at once can't help.
 const HOPELESS: &[&str] = &[
@@ -164,6 +168,42 @@ impl Mirror {
     /// Commit of a ref under `refs/pointsman/` at the last look.
     pub(super) async fn own_ref(&self, name: &str) -> Result<Option<CommitId>, Error> {
         self.resolve(&format!("refs/remote/pointsman/{name}")).await
+    }
+
+    /// Refs of ours at the last look.
+    pub(super) async fn own_refs(&self) -> Result<Vec<OwnRef>, Error> {
+        let arguments = [
+            "for-each-ref",
+            "--format=%(objectname) %(refname)",
+            "refs/remote/pointsman/",
+            "refs/remote/heads/pointsman/",
+        ];
+        let mut found = Vec::new();
+        for line in self.run(&arguments, &[0]).await?.text().lines() {
+            let Some((commit, copy)) = line.split_once(' ') else {
+                continue;
+            };
+            let reference = copy.replacen("refs/remote/", "refs/", 1);
+            if let Some(name) = OwnName::parse(&reference) {
+                let commit = self.commit(commit.to_owned())?;
+                found.push(OwnRef { name, commit });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Packs the copy where it has become loose. Nobody borrows from it, so that nothing else needs what goes.
+    pub(super) async fn pack(&self) -> Result<(), Error> {
+        let arguments = [
+            "-c",
+            LOOSE_OBJECTS,
+            "-c",
+            "gc.autoDetach=false",
+            "gc",
+            "--auto",
+            "--quiet",
+        ];
+        self.run(&arguments, &[0]).await.map(drop)
     }
 
     /// Tip of a branch of the remote, asked now and without copying anything.

@@ -21,6 +21,7 @@ mod merge;
 mod mirror;
 mod pull_request;
 mod push;
+mod refs;
 #[cfg(test)]
 mod tests;
 mod working_copy;

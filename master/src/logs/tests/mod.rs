@@ -275,8 +275,10 @@ async fn leases_have_logs_of_their_own_and_attempts_are_listed_by_age() {
             [attempt(2)]
         );
 
-        store.delete(attempt(2)).await.unwrap();
-        store.delete(attempt(2)).await.unwrap();
+        assert!(store.last_written(attempt(2)).await.unwrap().is_some());
+        assert!(store.delete(attempt(2)).await.unwrap());
+        assert!(!store.delete(attempt(2)).await.unwrap(), "it was gone");
+        assert_eq!(store.last_written(attempt(2)).await.unwrap(), None);
         assert_eq!(store.attempts(None, 10).await.unwrap(), [attempt(1)]);
         assert_eq!(store.leases(attempt(2)).await.unwrap(), []);
         assert_eq!(read_from(&store, key(1, 1), 0).await, b"log 4");

@@ -16,6 +16,7 @@ mod effects;
 mod error;
 mod events;
 mod forge;
+mod history;
 mod holds;
 mod leases;
 mod lock;

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::{
-    SqliteStore, attempts, beats, checks, comments, effects, error::During, events, forge, holds,
-    leases, repositories, sql, stats, sweeps, tx::SqliteTx, workers, workflows,
+    SqliteStore, attempts, beats, checks, comments, effects, error::During, events, forge, history,
+    holds, leases, repositories, sql, stats, sweeps, tx::SqliteTx, workers, workflows,
 };
 use crate::{
     domain::{
@@ -18,8 +18,8 @@ use crate::{
         Error, Mark, Store, Tx,
         model::{
             AttemptFilter, AttemptPage, AttemptRow, BeatWrite, ChangePoint, Changes, CheckRun,
-            EventRow, Figures, ForgeComment, ForgeItem, HeldLease, ItemFilter, LeaseRow,
-            OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
+            EventRow, Figures, ForgeComment, ForgeItem, HeldLease, HistoryBatch, ItemFilter,
+            LeaseRow, OpenEffectRow, ProgressRow, Repository, SessionRow, StaleLease, WorkerRow,
             WorkerSummary, WorkflowFilter, WorkflowRow,
         },
     },
@@ -133,6 +133,31 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Vec<AttemptRow>, Error> {
         attempts::newest_of(&mut *self.reader().await?, workflow, limit).await
+    }
+
+    async fn archivable_workflows(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, WorkflowId)>,
+        limit: u32,
+    ) -> Result<Vec<(Timestamp, WorkflowId)>, Error> {
+        history::archivable(&mut *self.reader().await?, before, after, limit).await
+    }
+
+    async fn oldest_history(
+        &self,
+        workflow: WorkflowId,
+        limit: u32,
+    ) -> Result<Option<HistoryBatch>, Error> {
+        history::oldest(&mut *self.reader().await?, workflow, limit).await
+    }
+
+    async fn oldest_other_events(
+        &self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Option<HistoryBatch>, Error> {
+        history::oldest_other_events(&mut *self.reader().await?, before, limit).await
     }
 
     async fn attempts(

@@ -1,8 +1,8 @@
 //! Every statement there is, so that a test prepares each of them.
 
 use super::{
-    attempts, beats, checks, claim, comments, effects, events, forge, holds, leases, repositories,
-    stats, sweeps, workers, workflows,
+    attempts, beats, checks, claim, comments, effects, events, forge, history, holds, leases,
+    repositories, stats, sweeps, workers, workflows,
 };
 
 /// Takes the write lock at once: a transaction that reads first and then writes would be refused where
@@ -75,6 +75,7 @@ pub(super) fn statements() -> impl Iterator<Item = &'static str> {
         effects::STATEMENTS,
         events::STATEMENTS,
         forge::STATEMENTS,
+        history::STATEMENTS,
         holds::STATEMENTS,
         leases::STATEMENTS,
         repositories::STATEMENTS,

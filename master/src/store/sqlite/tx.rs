@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    attempts, checks, claim, comments, effects, events, forge, holds, leases, repositories,
-    workers, workflows, writer::Turn,
+    attempts, checks, claim, comments, effects, events, forge, history, holds, leases,
+    repositories, workers, workflows, writer::Turn,
 };
 use crate::clock::Clock;
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
     store::{
         Error, Tx,
         model::{
-            CheckRun, ClaimRequest, Claimed, Drain, ForgeComment, ForgeItem, LeaseRow,
-            LockedWorkflow, NewEvent, OpenEffectRow, Repository, WorkerRow, WorkflowRow,
+            CheckRun, ClaimRequest, Claimed, Drain, ForgeComment, ForgeItem, HistoryBatch,
+            LeaseRow, LockedWorkflow, NewEvent, OpenEffectRow, Repository, WorkerRow, WorkflowRow,
         },
     },
 };
@@ -94,6 +94,18 @@ impl Tx for SqliteTx {
         now: Timestamp,
     ) -> Result<(), Error> {
         in_turn!(self, workflows::set_priority(locked, priority, now))
+    }
+
+    async fn delete_history(&mut self, batch: &HistoryBatch) -> Result<bool, Error> {
+        in_turn!(self, history::delete(batch))
+    }
+
+    async fn set_archived(&mut self, workflow: WorkflowId, now: Timestamp) -> Result<(), Error> {
+        in_turn!(self, history::set_archived(workflow, now))
+    }
+
+    async fn set_history_moved(&mut self, workflow: WorkflowId) -> Result<(), Error> {
+        in_turn!(self, history::set_history_moved(workflow))
     }
 
     async fn count_live_workflows(&mut self, repository: RepositoryId) -> Result<u32, Error> {

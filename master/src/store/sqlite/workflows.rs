@@ -30,7 +30,7 @@ SELECT w.id, w.repository_id, w.kind, w.number, w.title, w.body, w.head_ref, w.b
     w.conflict_rounds, w.ci_flake_retries_remaining, w.merge_rounds, w.head_moves, w.head_sha,
     w.awaiting_ci_started_at, w.merging_started_at, w.facts, w.merged_commit, w.pull_request_number,
     w.upstream, w.upstream_left_at, w.state_since, w.ci_polls, w.ci_next_poll_at, w.version,
-    w.created_at, w.updated_at, w.change_sequence, r.name AS repository_name,
+    w.created_at, w.updated_at, w.change_sequence, w.archived_at, r.name AS repository_name,
     (SELECT s.id FROM workflows s WHERE s.predecessor_id = w.id) AS successor_id
 FROM workflows w
 JOIN repositories r ON r.id = w.repository_id",
@@ -93,6 +93,7 @@ const UPDATE: &str = "
 UPDATE workflows
 SET version = version + 1,
     change_sequence = (SELECT MAX(change_sequence) + 1 FROM workflows),
+    is_history_moved = 0,
     updated_at = $3,
     -- Still the old state on the right.
     state_since = CASE WHEN state = $4 THEN state_since ELSE $3 END,
@@ -269,6 +270,7 @@ fn from_row(row: &SqliteRow) -> Result<WorkflowRow, Error> {
         ci_polls: columns.number("ci_polls")?,
         ci_next_poll_at: columns.instant_option("ci_next_poll_at")?,
         updated_at: columns.instant("updated_at")?,
+        archived_at: columns.instant_option("archived_at")?,
     })
 }
 
