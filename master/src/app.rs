@@ -10,12 +10,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::RoutesBuilder;
 
 use crate::{
-    archive::Archive,
     clock::{Chance, Clock, Stopwatch, SystemChance, SystemClock, SystemStopwatch},
     config::Config,
     dispatch::{beats::Beats, claims::Claims},
     forge::builtin::BuiltinForge,
     grpc::server::{self, Apis, Health},
+    logs::archive::Archive,
     logs::{LogStore, Logs},
     service::{self, Ports, Service, Settings, wake::Wake},
     store::{Store, sqlite::SqliteStore},
@@ -56,7 +56,7 @@ pub enum Error {
     #[error("open the database")]
     Store(#[from] crate::store::Error),
     #[error("open the archive")]
-    Archive(#[from] crate::archive::Error),
+    Archive(#[from] crate::logs::archive::Error),
     #[error(transparent)]
     Config(#[from] crate::config::Error),
     #[error(transparent)]

@@ -6,7 +6,6 @@
 //! together, and `lifecycle` runs them.
 
 pub mod app;
-pub mod archive;
 pub mod clock;
 pub mod config;
 pub mod dispatch;

@@ -1,10 +1,11 @@
 //! What harnesses print: kept beside the database, read by anybody at any pace.
 //!
-//! The one place that knows `object_store`. A log belongs to one lease and is named by the lease's key, so
+//! The one place that knows `object_store`, with the archive beside it. A log belongs to one lease and is named by the lease's key, so
 //! that whoever had an earlier lease of the same attempt can't touch it. It grows at its end only:
 //! [`LogStore`] keeps it, and [`Logs`] says whose turn it is to write, wakes who reads, and bounds both.
 //! Whether a lease may write is decided in `service/logs.rs`.
 
+pub mod archive;
 mod objects;
 mod turns;
 

@@ -53,7 +53,6 @@ pub use workers::Registration;
 pub use workflows::Request;
 
 use crate::{
-    archive::{self, Archive},
     clock::{Chance, Clock, Stopwatch},
     domain::{
         decision::Refusal,
@@ -62,6 +61,7 @@ use crate::{
         time::Timestamp,
     },
     forge::{self, Forge},
+    logs::archive::{self, Archive},
     logs::{self as log_store, Logs},
     store::{
         self, Mark, Store,

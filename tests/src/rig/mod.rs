@@ -19,7 +19,6 @@ pub mod worker;
 use std::{sync::Arc, time::Duration};
 
 use pointsman_master::{
-    archive::Archive,
     clock::manual::{ManualClock, ManualStopwatch},
     domain::{
         ci::CheckDefinition,
@@ -29,6 +28,7 @@ use pointsman_master::{
         transitions::State,
     },
     forge::builtin::BuiltinForge,
+    logs::archive::Archive,
     logs::{LogStore, Logs},
     service::{
         self, NewIssue, NewRepository, Ports, Request, Service, Settings, WorkflowView, wake::Wake,

@@ -1,6 +1,6 @@
 //! The archive: what has left the database, as lines of JSON in files that nobody changes.
 //!
-//! Beside the logs the one place that knows `object_store`. A file is written whole and forced to the disk
+//! It lies here because `object_store` is known to the logs alone. A file is written whole and forced to the disk
 //! before its rows are deleted, under a name that follows from its first row: a master that dies between the
 //! two writes the same file again, so that nothing is lost and nothing is there twice. When rows may go is
 //! decided in `service/retention.rs`.
