@@ -52,5 +52,6 @@ mod rig_rounds;
 mod rig_rpc;
 mod rig_steps;
 mod rig_succession;
+mod rig_waiting;
 mod rig_watch;
 mod rig_workers;

@@ -261,7 +261,7 @@ async fn who_asks_why_nothing_moves_is_told_of_holds_and_of_workers_that_are_mis
     };
     assert_eq!(
         asked().await.text,
-        "for a worker to take a estimator attempt"
+        "for a worker to take an estimator attempt; 1 live worker takes it, given a free slot"
     );
     refused(&rig, &worker, InfrastructureClass::ProviderQuota).await;
     rig.advance(Duration::from_secs(20));
@@ -277,13 +277,10 @@ async fn who_asks_why_nothing_moves_is_told_of_holds_and_of_workers_that_are_mis
     assert!(!asked().await.text.contains("held"), "{:?}", asked().await);
     rig.advance(Duration::from_secs(30));
     let told = asked().await;
-    assert!(
-        told.text.contains("no live worker takes it at tier 1"),
-        "{told:?}"
-    );
+    assert!(told.text.contains("no worker is alive"), "{told:?}");
     other.beat(&rig, &[]).await.expect("it beats");
     assert!(
-        !asked().await.text.contains("no live worker"),
+        !asked().await.text.contains("no worker"),
         "{:?}",
         asked().await
     );

@@ -113,27 +113,49 @@ pub fn classify(checks: &[CheckState], wait: Wait, policy: &Policy, now: Timesta
     if !checks.is_empty() && checks.iter().all(|check| check.conclusion.is_some()) {
         return verdict(checks, policy);
     }
-    if waited >= policy.ci_poll_deadline() {
+    let changes = checks.iter().map(|check| check.changed_at);
+    let deadlines = deadlines(changes, wait, policy);
+    if let Some((_, limit)) = deadlines.into_iter().find(|(at, _)| now >= *at) {
         return CiReading::Exhausted {
-            reason: format!(
-                "no verdict of CI within {} s",
-                policy.ci_poll_deadline_seconds
-            ),
-        };
-    }
-    let last_change = checks
-        .iter()
-        .map(|check| check.changed_at)
-        .fold(wait.started_at, Ord::max);
-    if now.since(last_change) >= policy.ci_idle_deadline() {
-        return CiReading::Exhausted {
-            reason: format!(
-                "no check changed within {} s",
-                policy.ci_idle_deadline_seconds
-            ),
+            reason: match limit {
+                Limit::Poll => format!(
+                    "no verdict of CI within {} s",
+                    policy.ci_poll_deadline_seconds
+                ),
+                Limit::Idle => format!(
+                    "no check changed within {} s",
+                    policy.ci_idle_deadline_seconds
+                ),
+            },
         };
     }
     CiReading::Pending
+}
+
+/// What ends a wait for checks without a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// The whole wait.
+    Poll,
+    /// The time with no check changing.
+    Idle,
+}
+
+/// When a wait ends without a verdict: at the earlier of these. `changes` are the instants at which the
+/// checks changed last.
+pub fn deadlines(
+    changes: impl Iterator<Item = Timestamp>,
+    wait: Wait,
+    policy: &Policy,
+) -> [(Timestamp, Limit); 2] {
+    let last_change = changes.fold(wait.started_at, Ord::max);
+    [
+        (
+            wait.started_at.after(policy.ci_poll_deadline()),
+            Limit::Poll,
+        ),
+        (last_change.after(policy.ci_idle_deadline()), Limit::Idle),
+    ]
 }
 
 fn verdict(checks: &[CheckState], policy: &Policy) -> CiReading {

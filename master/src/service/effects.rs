@@ -274,11 +274,7 @@ impl Service {
         let Some(row) = self.store().workflow(effect.workflow).await? else {
             return Ok(false);
         };
-        // What failed before a pause counts no more: paused time runs no deadline.
-        let first_failure_at = effect
-            .first_failure_at
-            .filter(|first| *first >= row.state_since)
-            .unwrap_or(now);
+        let first_failure_at = effect.failing_since(row.state_since).unwrap_or(now);
         let tries = if first_failure_at == now {
             1
         } else {
@@ -299,7 +295,7 @@ impl Service {
             tries,
             first_failure_at: Some(first_failure_at),
             next_try_at: now.after(wait),
-            waiting_for: format!("try {} after: {error}", tries + 1),
+            waiting_for: error.to_string(),
             ..effect.clone()
         };
         self.write_effect(&later).await?;

@@ -25,6 +25,7 @@ mod retention;
 mod scheduling;
 mod stats;
 mod succession;
+mod takers;
 mod waiting;
 pub mod wake;
 mod work;

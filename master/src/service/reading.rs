@@ -2,10 +2,11 @@
 
 use super::{
     Error, Service, Waiting,
-    waiting::{Fleet, waiting},
+    takers::Fleet,
+    waiting::{Facts, waiting},
 };
 use crate::{
-    domain::{ids::WorkflowId, policy::Policy, worker::ALIVE_FOR},
+    domain::{ids::WorkflowId, policy::Policy, transitions::State, worker::ALIVE_FOR},
     store::model::{AttemptRow, ChangePoint, Changes, EventRow, WorkflowFilter, WorkflowRow},
 };
 
@@ -38,15 +39,21 @@ impl Service {
             Some(head) => self.store().check_runs(id, head).await?,
             None => Vec::new(),
         };
-        let fleet = self.fleet().await?;
-        let waiting = waiting(
-            &row,
-            &repository,
-            &attempts,
-            effect.as_ref(),
-            &checks,
-            &fleet,
-        );
+        let n_live = match row.workflow.state() {
+            State::Discovered => self.store().count_live_workflows(repository.id).await?,
+            // Nothing else asks for it.
+            _ => 0,
+        };
+        let waiting = waiting(&Facts {
+            row: &row,
+            repository: &repository,
+            attempts: &attempts,
+            effect: effect.as_ref(),
+            checks: &checks,
+            sessions: &self.store().sessions_of(id).await?,
+            n_live,
+            fleet: &self.fleet().await?,
+        });
         Ok(WorkflowView {
             row,
             attempts,

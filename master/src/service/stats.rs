@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Error, Service, leasing::offers};
+use super::{Error, Service, takers::Need};
 use crate::{
     domain::{attempt::Role, time::Timestamp, transitions::State, worker::ALIVE_FOR},
-    store::model::{Figures, Offer, PendingGroup, WorkerFigures},
+    store::model::{Figures, PendingGroup, WorkerFigures},
 };
 
 /// How long ago a worker may have beaten to be counted. Hosts come and go, and each leaves a row: those of
@@ -61,12 +61,12 @@ impl Service {
             n_holds,
             database_bytes,
         } = figures;
-        let all: Vec<Offer> = fleet.workers.iter().flat_map(offers).collect();
+        let is_unschedulable = |group: &&PendingGroup| fleet.is_unschedulable(Need::from(*group));
         Ok(Stats {
             started_at: self.started_at,
             now,
             workflows,
-            unschedulable: queues(pending.iter().filter(|group| !is_offered(&all, group))),
+            unschedulable: queues(pending.iter().filter(is_unschedulable)),
             pending: queues(pending.iter()),
             n_in_progress,
             n_leases,
@@ -77,18 +77,6 @@ impl Service {
             database_bytes,
         })
     }
-}
-
-fn is_offered(offers: &[Offer], group: &PendingGroup) -> bool {
-    let PendingGroup {
-        role,
-        tier,
-        ttl_seconds,
-        ..
-    } = *group;
-    offers
-        .iter()
-        .any(|offer| offer.fits(role, tier, ttl_seconds))
 }
 
 /// Groups of one role and tier as one, whatever their time-to-live. They come sorted.

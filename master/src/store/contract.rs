@@ -91,7 +91,7 @@ macro_rules! run_contract {
             leases: sessions_and_leases_are_listed_by_worker,
             leases: heartbeats_and_held_leases_are_read_by_themselves,
             stats: figures_count_what_is_live,
-            stats: live_workers_may_be_leased_to_and_have_beaten_lately,
+            stats: live_workers_are_not_declared_dead_and_have_beaten_lately,
             sweeps: due_effects_leave_paused_workflows_out,
             sweeps: polls_of_ci_are_due_without_an_open_effect,
             sweeps: discovered_workflows_are_without_work,

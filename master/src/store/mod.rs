@@ -217,6 +217,8 @@ pub trait Store: Send + Sync {
         after: ChangePoint,
         limit: u32,
     ) -> Result<Changes, Error>;
+    /// Live workflows of a repository, as [`Tx::count_live_workflows`] counts them.
+    async fn count_live_workflows(&self, repository: RepositoryId) -> Result<u32, Error>;
     /// The newest workflow of an item.
     async fn workflow_of_item(
         &self,
@@ -281,6 +283,8 @@ pub trait Store: Send + Sync {
         after: Option<AttemptId>,
         limit: u32,
     ) -> Result<Vec<SessionRow>, Error>;
+    /// The live leases of one workflow, those of its checks too; by attempt id.
+    async fn sessions_of(&self, workflow: WorkflowId) -> Result<Vec<SessionRow>, Error>;
     /// All live leases, each with its heartbeat.
     async fn heartbeats(&self) -> Result<Vec<(LeaseKey, Timestamp)>, Error>;
     /// Live leases of one process of a worker.
@@ -342,7 +346,8 @@ pub trait Store: Send + Sync {
         after: Option<WorkerId>,
         limit: u32,
     ) -> Result<Vec<WorkerSummary>, Error>;
-    /// Workers that may be given leases and have beaten after `since`; those with the newest beats.
+    /// Workers that were not declared dead and have beaten after `since`, drained ones too; those with the
+    /// newest beats.
     async fn live_workers(&self, since: Timestamp, limit: u32) -> Result<Vec<WorkerRow>, Error>;
     /// By id, those after `after`.
     async fn holds(&self, after: Option<HoldId>, limit: u32) -> Result<Vec<Hold>, Error>;

@@ -312,12 +312,32 @@ pub struct Offer {
     pub kill_budget: Duration,
 }
 
+/// Why an attempt can't be leased by an offer. A later one is nearer to a fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Misfit {
+    Role,
+    Tier,
+    /// It is more than a third of the time-to-live.
+    KillBudget,
+}
+
 impl Offer {
     /// Whether an attempt of this role, tier and time-to-live can be leased by it.
     pub fn fits(&self, role: Role, tier: u32, ttl_seconds: u32) -> bool {
-        self.role == role
-            && (self.tiers.is_empty() || self.tiers.contains(&tier))
-            && fits_kill_budget(ttl_seconds, self.kill_budget)
+        self.misfit(role, tier, ttl_seconds).is_none()
+    }
+
+    /// What keeps an attempt of this role, tier and time-to-live from being leased by it.
+    pub fn misfit(&self, role: Role, tier: u32, ttl_seconds: u32) -> Option<Misfit> {
+        if self.role != role {
+            Some(Misfit::Role)
+        } else if !self.tiers.is_empty() && !self.tiers.contains(&tier) {
+            Some(Misfit::Tier)
+        } else if !fits_kill_budget(ttl_seconds, self.kill_budget) {
+            Some(Misfit::KillBudget)
+        } else {
+            None
+        }
     }
 
     /// Who runs an attempt by it, for holds.
@@ -421,9 +441,17 @@ pub struct OpenEffectRow {
     pub waits: u32,
     pub next_try_at: Timestamp,
     pub first_failure_at: Option<Timestamp>,
-    /// Why it is not done yet, for people; empty while nothing is in the way.
+    /// What the last look or try met, for people; empty while nothing is in the way.
     pub waiting_for: String,
     pub opened_at: Timestamp,
+}
+
+impl OpenEffectRow {
+    /// Since when its writes fail, where the workflow is in its state since `state_since`. What failed
+    /// before a pause counts no more: paused time runs no deadline.
+    pub fn failing_since(&self, state_since: Timestamp) -> Option<Timestamp> {
+        self.first_failure_at.filter(|first| *first >= state_since)
+    }
 }
 
 /// An issue or pull request of the built-in forge.

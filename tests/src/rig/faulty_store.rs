@@ -188,6 +188,10 @@ impl Store for FaultyStore {
         self.inner.changed_workflows(filter, after, limit).await
     }
 
+    async fn count_live_workflows(&self, repository: RepositoryId) -> Result<u32, Error> {
+        self.inner.count_live_workflows(repository).await
+    }
+
     async fn workflow_of_item(
         &self,
         repository: RepositoryId,
@@ -273,6 +277,10 @@ impl Store for FaultyStore {
         limit: u32,
     ) -> Result<Vec<SessionRow>, Error> {
         self.inner.sessions(worker, after, limit).await
+    }
+
+    async fn sessions_of(&self, workflow: WorkflowId) -> Result<Vec<SessionRow>, Error> {
+        self.inner.sessions_of(workflow).await
     }
 
     async fn heartbeats(&self) -> Result<Vec<(LeaseKey, Timestamp)>, Error> {

@@ -353,7 +353,12 @@ pub(crate) async fn sessions_and_leases_are_listed_by_worker(world: &World) {
         ("w1", "host-1")
     );
     // A lease whose worker is not known is a lease all the same.
-    assert_eq!(store.sessions(None, None, 100).await.unwrap().len(), 3);
+    let all = store.sessions(None, None, 100).await.unwrap();
+    assert_eq!(all.len(), 3);
+    for session in all {
+        let of_workflow = store.sessions_of(session.lease.workflow).await.unwrap();
+        assert_eq!(of_workflow, [session]);
+    }
     let mut tx = world.tx().await;
     assert_eq!(tx.leases_of_worker(worker.id).await.unwrap(), leases);
     assert_eq!(tx.leases_of_worker(other.worker).await.unwrap(), [other]);

@@ -272,6 +272,8 @@ pub(crate) async fn live_workflows_are_counted_past_discovered(world: &World) {
         .count();
     let n = world.tx().await.count_live_workflows(repository.id).await;
     assert_eq!(usize::try_from(n.unwrap()).unwrap(), expected);
+    let n = world.store().count_live_workflows(repository.id).await;
+    assert_eq!(usize::try_from(n.unwrap()).unwrap(), expected);
 }
 
 pub(crate) async fn workflows_are_filtered_and_paged(world: &World) {

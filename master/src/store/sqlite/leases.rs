@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     domain::{
-        ids::{AttemptId, Fence, InstanceId, LeaseKey, RequestId, WorkerId},
+        ids::{AttemptId, Fence, InstanceId, LeaseKey, RequestId, WorkerId, WorkflowId},
         time::Timestamp,
     },
     store::{
@@ -33,7 +33,10 @@ WHERE l.worker_id = $1
 ORDER BY l.attempt_id";
 
 // The progress of an earlier lease says nothing about this one.
-const SESSIONS: &str = "
+macro_rules! select_session {
+    ($rest:literal) => {
+        concat!(
+            "
 SELECT l.attempt_id, l.lock_fence, l.lock_nonce, l.lock_owner, l.worker_id, l.profile,
     l.is_unconfirmed, l.leased_at, l.lock_heartbeat_at, l.lock_ttl_seconds, a.workflow_id,
     a.role, a.tier, COALESCE(w.name, '') AS worker_name, COALESCE(w.host, '') AS host,
@@ -41,11 +44,25 @@ SELECT l.attempt_id, l.lock_fence, l.lock_nonce, l.lock_owner, l.worker_id, l.pr
 FROM attempt_leases l
 JOIN attempts a ON a.id = l.attempt_id
 LEFT JOIN workers w ON w.id = l.worker_id
-LEFT JOIN attempt_progress p ON p.attempt_id = l.attempt_id AND p.lock_fence = l.lock_fence
+LEFT JOIN attempt_progress p ON p.attempt_id = l.attempt_id AND p.lock_fence = l.lock_fence",
+            $rest
+        )
+    };
+}
+
+const SESSIONS: &str = select_session!(
+    "
 WHERE l.attempt_id > $2
   AND ($1 IS NULL OR l.worker_id = $1)
 ORDER BY l.attempt_id
-LIMIT $3";
+LIMIT $3"
+);
+
+const SESSIONS_OF: &str = select_session!(
+    "
+WHERE a.workflow_id = $1
+ORDER BY l.attempt_id"
+);
 
 const HEARTBEATS: &str = "
 SELECT attempt_id, lock_fence, lock_nonce, lock_heartbeat_at
@@ -102,6 +119,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     BY_ATTEMPT,
     OF_WORKER,
     SESSIONS,
+    SESSIONS_OF,
     HEARTBEATS,
     HELD,
     STALE,
@@ -222,6 +240,20 @@ pub(super) async fn sessions(
         .fetch_all(connection)
         .await
         .during("list sessions")?
+        .iter()
+        .map(session)
+        .collect()
+}
+
+pub(super) async fn sessions_of(
+    connection: &mut SqliteConnection,
+    workflow: WorkflowId,
+) -> Result<Vec<SessionRow>, Error> {
+    sqlx::query(SESSIONS_OF)
+        .bind(workflow.to_string())
+        .fetch_all(connection)
+        .await
+        .during("list a workflow's sessions")?
         .iter()
         .map(session)
         .collect()

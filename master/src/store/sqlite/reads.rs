@@ -110,6 +110,10 @@ impl Store for SqliteStore {
         workflows::changed(&mut *self.reader().await?, filter, after, limit).await
     }
 
+    async fn count_live_workflows(&self, repository: RepositoryId) -> Result<u32, Error> {
+        workflows::count_live(&mut *self.reader().await?, repository).await
+    }
+
     async fn workflow_of_item(
         &self,
         repository: RepositoryId,
@@ -193,6 +197,10 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Vec<SessionRow>, Error> {
         leases::sessions(&mut *self.reader().await?, worker, after, limit).await
+    }
+
+    async fn sessions_of(&self, workflow: WorkflowId) -> Result<Vec<SessionRow>, Error> {
+        leases::sessions_of(&mut *self.reader().await?, workflow).await
     }
 
     async fn heartbeats(&self) -> Result<Vec<(LeaseKey, Timestamp)>, Error> {

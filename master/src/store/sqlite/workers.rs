@@ -38,7 +38,6 @@ SELECT id, instance_id, name, host, boot_id, version, state_directory, capacity,
     declared_dead_at
 FROM workers
 WHERE last_beat_at > $1
-  AND drain_requested_at IS NULL
   AND declared_dead_at IS NULL
 ORDER BY last_beat_at DESC
 LIMIT $2";
