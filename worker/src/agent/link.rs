@@ -3,8 +3,9 @@
 //! A broken line is tried again with another endpoint, for ever; it says nothing about any lease. What
 //! was acknowledged prolongs the leases, and nothing else does.
 //!
-//! It has a thread, a runtime and a connection of its own, and waits for nothing that others do: whatever
-//! keeps the agent's other threads busy, its beats go out in time.
+//! It has a thread, a runtime and a connection of its own: whatever keeps the agent's other threads busy,
+//! its beats go out in time. One thing it shares with them is the state disk: each prolongation is
+//! written there for the session's shim. While such a write hangs, beats go out for no session.
 
 use std::{io, sync::Arc, thread, time::Duration};
 

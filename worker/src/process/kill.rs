@@ -1,8 +1,9 @@
 //! Ends the processes of a session, verified and confirmed.
 //!
-//! The shim is asked first: it is the parent of all that the harness started, and can prove that
-//! nothing is left. Without it the harness's process group is signalled through its leader's pidfd, and
-//! then whoever carries the session's cookie.
+//! The shim is asked first: it is the parent of all that the harness started, and ends once nothing is
+//! left. That it ended proves nothing, since it may have been killed at that: so what is left of the
+//! harness's process group is signalled through its leader's pidfd, and then whoever carries the
+//! session's cookie.
 //! A kill counts only when the process was verified, was alive before, and was seen to exit.
 
 use std::time::Duration;
@@ -67,14 +68,10 @@ pub(crate) async fn kill_with_grace(processes: &Processes, grace: Duration) -> K
         Identity::Other => None,
         Identity::Unverifiable(reason) => return unconfirmed("shim", &reason),
     };
-    let mut is_swept = false;
-    if let Some(shim) = &shim {
-        match ask(shim, grace + SHIM_MARGIN).await {
-            Ok(()) => is_swept = true,
-            Err(error) => {
-                tracing::warn!(shim.pid = shim.pid(), %error, "shim did not end in time");
-            }
-        }
+    if let Some(shim) = &shim
+        && let Err(error) = ask(shim, grace + SHIM_MARGIN).await
+    {
+        tracing::warn!(shim.pid = shim.pid(), %error, "shim did not end in time");
     }
     let harness = match verify(&processes.harness) {
         Identity::Same(harness) => Some(harness),
@@ -93,8 +90,6 @@ pub(crate) async fn kill_with_grace(processes: &Processes, grace: Duration) -> K
         }
     }
     let n_others = match &processes.cookie {
-        // The shim ends once nothing is left.
-        Some(_) if is_swept && harness.is_none() => 0,
         Some(cookie) => match kill_carriers(cookie, shim.as_ref()).await {
             Ok(n) => n,
             Err(error) => return unconfirmed("what the harness started", &error.to_string()),
@@ -264,6 +259,25 @@ mod tests {
         let killed = kill_with_grace(&harness(recorded), GRACE).await;
         assert!(matches!(killed, Killed::Unconfirmed(_)), "{killed:?}");
         assert!(!sleeper.is_dead());
+    }
+
+    /// What stands for the shim here ends by the signal, and has killed nobody.
+    #[tokio::test]
+    async fn what_a_shim_left_that_ended_otherwise_than_it_should_is_killed() {
+        let name = "POINTSMAN_TEST_SHIM_ENDED";
+        let value = std::process::id().to_string();
+        let mut shim = Sleeper::start();
+        let mut left = Sleeper::start_with(name, &value);
+        let processes = Processes {
+            place: Place::here(),
+            shim: Some(shim.recorded()),
+            harness: None,
+            cookie: Some(Cookie::new(name, &value)),
+        };
+        let killed = kill_with_grace(&processes, GRACE).await;
+        assert_eq!(killed, Killed::Confirmed);
+        assert!(shim.is_dead());
+        assert!(left.is_dead());
     }
 
     #[tokio::test]

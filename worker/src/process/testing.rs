@@ -16,17 +16,23 @@ pub(crate) struct Sleeper {
 
 impl Sleeper {
     pub(crate) fn start() -> Self {
-        Self::run("echo; exec sleep 60")
+        Self::run("echo; exec sleep 60", &[])
+    }
+
+    /// One that carries a variable of that name and value.
+    pub(crate) fn start_with(name: &str, value: &str) -> Self {
+        Self::run("echo; exec sleep 60", &[(name, value)])
     }
 
     pub(crate) fn start_ignoring_term() -> Self {
-        Self::run("trap '' TERM; echo; exec sleep 60")
+        Self::run("trap '' TERM; echo; exec sleep 60", &[])
     }
 
     #[expect(clippy::disallowed_methods, reason = "a process to practise on")]
-    fn run(script: &str) -> Self {
+    fn run(script: &str, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new("/bin/sh")
             .args(["-c", script])
+            .envs(variables.iter().copied())
             .process_group(0)
             .stdout(Stdio::piped())
             .spawn()

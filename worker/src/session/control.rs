@@ -43,7 +43,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// Prolongs the lease by an acknowledged beat, sent at that instant, for the shim too: the session may
-    /// be busy.
+    /// be busy. Waits for the state disk, and for whoever holds the deadline to have written it.
     pub(crate) fn renew(&self, sent_at: BootTime) {
         let directory = lock(&self.deadline);
         self.tenure.send_modify(|tenure| tenure.renew(sent_at));
@@ -124,7 +124,8 @@ impl Orders {
         *self.tenure.borrow_and_update()
     }
 
-    /// From here on each prolongation is told to the shim of this session, beginning with the last.
+    /// From here on each prolongation is told to the shim of this session, beginning with the last. Waits
+    /// for the state disk.
     pub(super) fn hold_deadline(&self, directory: &SessionDir) {
         let mut held = lock(&self.deadline);
         write(directory, self.tenure.borrow().stop_at());

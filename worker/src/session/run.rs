@@ -140,9 +140,10 @@ impl<'a> Run<'a> {
             self.note_start();
         }
         let is_confirmed = match why {
-            Why::Ended if self.record().is_some() => true,
+            Why::Ended if self.has_shim_succeeded() && self.record().is_some() => true,
             Why::Stuck => false,
-            // A shim that left no record may have left its harness too.
+            // A shim that left no record may have left its harness too, and one that was killed after it
+            // left one may have left what the harness started.
             Why::Ended
             | Why::Deadline
             | Why::TimedOut(_)
@@ -157,6 +158,11 @@ impl<'a> Run<'a> {
             has_started: self.has_started,
             unconfirmed: !is_confirmed,
         }
+    }
+
+    /// Whether the shim has ended, and nothing of the session was left when it did.
+    fn has_shim_succeeded(&mut self) -> bool {
+        matches!(self.shim.child.try_wait(), Ok(Some(status)) if status.success())
     }
 
     async fn watch(&mut self) -> Why {

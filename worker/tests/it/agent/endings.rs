@@ -29,6 +29,28 @@ async fn a_harness_that_does_not_end_after_its_result_is_ended_and_its_verdict_c
     world.finish().await;
 }
 
+/// The harness puts the shim where somebody kills it between the exit record and the end of what is left,
+/// which is too short a time to hit from outside.
+#[tokio::test]
+async fn what_is_left_is_ended_where_the_shim_is_killed_after_the_exit_record() {
+    let script = concat!(
+        "(setsid sh -c 'trap \"\" TERM; echo $$ > \"$WORLD/left\"; exec sleep 100' &)\n",
+        "until [ -s \"$WORLD/left\" ]; do sleep 0.01; done\n",
+        result!(r#"{"verdict": "no_change", "reason": "r"}"#),
+        "record='{\"cause\": \"harness\", \"exit\": {\"exited\": 0}}'\n",
+        "echo \"$record\" > \"${POINTSMAN_RESULT_FILE%/*}/exit.json\"\n",
+        "kill -KILL $PPID\n",
+    );
+    let mut world = World::new(script).await;
+    world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    let outcome = world.outcome().await;
+    assert!(matches!(outcome, Outcome::Verdict(_)), "{outcome:?}");
+    let left = number_in(&world.path("left")).expect("it was started");
+    assert!(is_dead(left));
+    world.finish().await;
+}
+
 /// fabrik#1345, ADR-1365: the agent ended its turn with work in the background, for which nothing woke it.
 #[tokio::test]
 async fn work_that_is_left_in_the_background_is_ended_and_counts_for_nothing() {
