@@ -5,6 +5,7 @@
 //! `POINTSMAN_RANDOM_SEED` and `POINTSMAN_RANDOM_SECONDS` set the seed and how long it goes on;
 //! `scripts/test --soak` takes ten minutes.
 
+mod calls;
 mod plans;
 mod steps;
 

@@ -1,14 +1,14 @@
 //! What may be done, and how.
 
 use nix::sys::signal::Signal;
-use pointsman_proto::v1::{
-    SetCiFlakeRetriesRequest, SweepRequest, UnstickWorkflowRequest, Workflow, WorkflowKind,
-    WorkflowState,
-};
-use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
-use tonic::{Code, Status};
+use pointsman_proto::v1::{Workflow, WorkflowKind, WorkflowState};
+use rand::{rngs::StdRng, seq::IndexedRandom as _};
 
-use super::{Driver, WORKERS, is_over};
+use super::{
+    Driver, WORKERS,
+    calls::{Call, may_fail},
+    is_over,
+};
 
 /// Issues that are open at once, at most.
 const MAX_LIVE: usize = 12;
@@ -20,9 +20,7 @@ pub(super) enum Step {
     GiveLabel,
     PushToHead,
     PushToBase,
-    Unstick,
-    SetFlakeRetries,
-    Sweep,
+    Call(Call),
     KillWorker,
     StopWorker,
     StartWorkers,
@@ -35,15 +33,27 @@ pub(super) enum Step {
 
 impl Step {
     /// Each with its weight.
-    const ALL: [(Self, u32); 16] = [
+    const ALL: [(Self, u32); 28] = [
         (Self::Submit, 20),
         (Self::RemoveLabel, 6),
         (Self::GiveLabel, 10),
         (Self::PushToHead, 4),
         (Self::PushToBase, 2),
-        (Self::Unstick, 6),
-        (Self::SetFlakeRetries, 2),
-        (Self::Sweep, 3),
+        (Self::Call(Call::Pause), 4),
+        (Self::Call(Call::Resume), 6),
+        (Self::Call(Call::Unstick), 6),
+        (Self::Call(Call::Abandon), 1),
+        (Self::Call(Call::Resubmit), 3),
+        (Self::Call(Call::SetFlakeRetries), 2),
+        (Self::Call(Call::SetPriority), 2),
+        (Self::Call(Call::CancelAttempt), 4),
+        (Self::Call(Call::Close), 2),
+        (Self::Call(Call::Reopen), 3),
+        (Self::Call(Call::Comment), 1),
+        (Self::Call(Call::Drain), 2),
+        (Self::Call(Call::Undrain), 4),
+        (Self::Call(Call::DeclareDead), 1),
+        (Self::Call(Call::Sweep), 3),
         (Self::KillWorker, 2),
         (Self::StopWorker, 1),
         (Self::StartWorkers, 12),
@@ -81,12 +91,7 @@ impl Driver {
                     .push_to_branch(base, path, &format!("person {n}"))
                     .await;
             }
-            Step::Unstick => self.unstick().await,
-            Step::SetFlakeRetries => self.set_flake_retries().await,
-            Step::Sweep => {
-                let mut fleet = self.world.api.fleet.clone();
-                may_fail(fleet.sweep(SweepRequest::default()).await);
-            }
+            Step::Call(call) => self.call(call).await,
             Step::KillWorker => {
                 if let Some(name) = self.some_worker() {
                     self.world.kill_worker(name).await;
@@ -131,15 +136,6 @@ impl Driver {
         self.start_workers().await;
     }
 
-    /// Takes back whatever holds a workflow up.
-    pub(super) async fn let_all_go_on(&self) {
-        for workflow in self.workflows().await {
-            if workflow.state() == WorkflowState::Paused {
-                may_fail(self.world.try_set_label(workflow.number, true).await);
-            }
-        }
-    }
-
     async fn start_master(&mut self) {
         if !std::mem::replace(&mut self.has_master, true) {
             self.world.start_master().await;
@@ -167,12 +163,12 @@ impl Driver {
         running.choose(&mut self.rng).copied()
     }
 
-    async fn workflows(&self) -> Vec<Workflow> {
+    pub(super) async fn workflows(&self) -> Vec<Workflow> {
         self.world.workflows().await.unwrap_or_default()
     }
 
     /// A workflow that fits.
-    async fn some(&mut self, fits: impl Fn(&Workflow) -> bool) -> Option<Workflow> {
+    pub(super) async fn some(&mut self, fits: impl Fn(&Workflow) -> bool) -> Option<Workflow> {
         let mut all = self.workflows().await;
         all.retain(fits);
         all.choose(&mut self.rng).cloned()
@@ -208,47 +204,4 @@ impl Driver {
                 .await;
         }
     }
-
-    async fn unstick(&mut self) {
-        let Some(workflow) = self.some(|w| w.state() == WorkflowState::Stuck).await else {
-            return;
-        };
-        let request = UnstickWorkflowRequest {
-            workflow_id: workflow.id,
-            reason: "by chance".to_owned(),
-            expected_version: 0,
-        };
-        may_fail(
-            self.world
-                .api
-                .workflows
-                .clone()
-                .unstick_workflow(request)
-                .await,
-        );
-    }
-
-    async fn set_flake_retries(&mut self) {
-        let Some(workflow) = self.some(|w| !is_over(w.state())).await else {
-            return;
-        };
-        let request = SetCiFlakeRetriesRequest {
-            workflow_id: workflow.id,
-            remaining: self.rng.random_range(0..3),
-            reason: "by chance".to_owned(),
-            expected_version: workflow.version,
-        };
-        let mut workflows = self.world.api.workflows.clone();
-        may_fail(workflows.set_ci_flake_retries(request).await);
-    }
-}
-
-/// A call may be refused, or find nobody; it never fails in a way that nobody thought of.
-fn may_fail<T>(answer: Result<T, Status>) {
-    let Err(status) = answer else { return };
-    let is_expected = matches!(
-        status.code(),
-        Code::FailedPrecondition | Code::Aborted | Code::Unavailable | Code::NotFound
-    ) || status.message().contains("transport error");
-    assert!(is_expected, "{status:?}");
 }

@@ -184,7 +184,9 @@ impl Person {
 
 /// The search path, with cargo and rustc themselves in front of what chooses among several.
 fn path() -> OsString {
-    let cargo = Path::new(env!("CARGO")).parent().unwrap_or(Path::new("/"));
+    let cargo = Path::new(env!("CARGO"))
+        .parent()
+        .unwrap_or_else(|| Path::new("/"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = [cargo.to_owned()]
         .into_iter()

@@ -61,21 +61,20 @@ fn tried(mut hold: Hold, n: u64) -> (Hold, Timestamp) {
 #[test]
 fn quota_and_outage_hold_the_account_everywhere_and_credentials_one_profile_here() {
     let here = runner(W1, "agent", "main");
-    let account = Some(HoldSubject::Account("main".to_owned()));
+    let account = HoldSubject::Account("main".to_owned());
     let profile = HoldSubject::Profile {
         worker: W1,
         profile: "agent".to_owned(),
     };
     for &class in InfrastructureClass::ALL {
         let expected = match class.as_str() {
-            "provider_quota" | "provider_outage" => account.clone(),
+            "provider_quota" | "provider_outage" => Some(account.clone()),
             "bad_credentials" => Some(profile.clone()),
             _ => None,
         };
         assert_eq!(held_by(class, here), expected, "{class}");
         assert!(expected.is_none() || !class.is_charged(), "{class}");
     }
-    let account = account.unwrap();
     assert!(account.covers(here) && account.covers(runner(W2, "other", "main")));
     assert!(!account.covers(runner(W1, "agent", "other")));
     assert!(profile.covers(here) && profile.covers(runner(W1, "agent", "other")));

@@ -71,7 +71,7 @@ pub(crate) async fn a_hold_is_read_as_it_was_written(world: &World) {
     assert_eq!(store.holds(None, 1).await.unwrap(), [first.clone()]);
     assert_eq!(
         store.holds(Some(first.id), 9).await.unwrap(),
-        [second.clone()]
+        std::slice::from_ref(&second)
     );
     let mut tx = world.tx().await;
     let stranger = WorkerId(world.id());
@@ -82,7 +82,7 @@ pub(crate) async fn a_hold_is_read_as_it_was_written(world: &World) {
     );
     assert_eq!(
         tx.covering_holds(worker, &[]).await.unwrap(),
-        [second.clone()]
+        std::slice::from_ref(&second)
     );
     assert_eq!(tx.covering_holds(stranger, &[]).await.unwrap(), []);
     assert_eq!(tx.hold(second.id).await.unwrap(), Some(second));
