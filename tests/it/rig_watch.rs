@@ -252,18 +252,24 @@ async fn a_master_that_stops_says_so_to_each_watcher() {
     let booth = Booth::new(&rig, QUICK);
     let mut stream = booth.watch_all();
     catch_up(&mut stream).await;
+    let mut unread = booth.watch_all();
+    while unread.is_empty() {
+        tokio::task::yield_now().await;
+    }
     booth.stop.cancel();
-    let last = loop {
-        match tokio::time::timeout(SOON, stream.recv())
-            .await
-            .expect("in time")
-        {
-            Some(Ok(_)) => {}
-            Some(Err(error)) => break Some(error),
-            None => break None,
-        }
-    };
-    assert!(matches!(last, Some(WatchError::Draining)), "{last:?}");
+    for stream in [&mut stream, &mut unread] {
+        let last = loop {
+            match tokio::time::timeout(SOON, stream.recv())
+                .await
+                .expect("in time")
+            {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break Some(error),
+                None => break None,
+            }
+        };
+        assert!(matches!(last, Some(WatchError::Draining)), "{last:?}");
+    }
     booth.tasks.close();
     tokio::time::timeout(SOON, booth.tasks.wait())
         .await

@@ -121,14 +121,18 @@ impl Watches {
         let slot = Arc::clone(&self.slots)
             .try_acquire_owned()
             .map_err(|_| WatchError::TooManyWatchers)?;
-        // One message ahead of the reader: what is told is read when there is room to tell it.
-        let (told, stream) = mpsc::channel(1);
+        // One message ahead of the reader: what is told is read when there is room to tell it. The other
+        // place is kept for the farewell, which an unread stream needs most.
+        let (told, stream) = mpsc::channel(2);
+        let farewell = told.clone().try_reserve_owned();
+        let farewell = farewell.expect("a new channel has room");
         let watcher = Watcher {
             bell: self.service.wake().watchers.subscribe(),
             service: self.service.clone(),
             pace: self.pace,
             stop: self.stop.clone(),
             told,
+            farewell: Some(farewell),
             _slot: slot,
         };
         self.tasks.spawn(watcher.run(watch));
@@ -144,6 +148,8 @@ struct Watcher {
     stop: CancellationToken,
     bell: watch::Receiver<()>,
     told: mpsc::Sender<Result<Told, WatchError>>,
+    /// Taken at the end.
+    farewell: Option<Seat>,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -154,11 +160,10 @@ impl Watcher {
             ended = self.follow(watch) => ended,
             () = stop.cancelled() => Err(WatchError::Draining),
         };
-        // Who does not read now sees the stream end, which says the same.
         if let Err(error) = ended
-            && self.told.try_send(Err(error)).is_err()
+            && let Some(farewell) = self.farewell.take()
         {
-            tracing::debug!("a watcher did not take its farewell");
+            farewell.send(Err(error));
         }
     }
 

@@ -54,7 +54,8 @@ impl Service {
             .ok_or_else(|| Error::no_workflow(row.attempt.workflow))?;
         let mut attempt = tx.attempt(id).await?.ok_or_else(|| no_attempt(id))?;
         if attempt.status == AttemptStatus::Cancelled {
-            return Ok(Change::Unchanged(row));
+            drop(tx);
+            return Ok(Change::Unchanged(self.attempt_row(id).await?));
         }
         if !attempt.status.is_live() {
             let status = attempt.status;

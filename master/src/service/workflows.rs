@@ -128,6 +128,8 @@ impl Service {
             .await?;
         let was = locked.priority;
         if was == priority {
+            // Readers may wait for the end of what this transaction keeps open.
+            drop(tx);
             return Ok(Change::Unchanged(self.workflow_row(id).await?));
         }
         let state = locked.workflow.state();

@@ -28,6 +28,8 @@ use pointsman_master::{
     },
 };
 
+use super::turn::{Held, Turns};
+
 /// When a write fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
@@ -111,17 +113,29 @@ fn lost(what: &'static str) -> Error {
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
     faults: Arc<Faults>,
+    turns: Turns,
 }
 
 impl FaultyStore {
     pub fn new(inner: Arc<dyn Store>, faults: Arc<Faults>) -> Self {
-        Self { inner, faults }
+        Self {
+            inner,
+            faults,
+            turns: Turns::default(),
+        }
+    }
+
+    /// The store, for a question of somebody who has no transaction.
+    fn asked(&self) -> &dyn Store {
+        self.turns.check();
+        self.inner.as_ref()
     }
 }
 
 struct FaultyTx {
     inner: Box<dyn Tx>,
     faults: Arc<Faults>,
+    held: Held,
 }
 
 #[async_trait]
@@ -129,8 +143,9 @@ impl Store for FaultyStore {
     async fn begin(&self) -> Result<Box<dyn Tx>, Error> {
         self.faults.begins.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(FaultyTx {
-            inner: self.inner.begin().await?,
+            inner: self.asked().begin().await?,
             faults: Arc::clone(&self.faults),
+            held: self.turns.hold(),
         }))
     }
 
@@ -155,19 +170,19 @@ impl Store for FaultyStore {
     }
 
     async fn repository(&self, id: RepositoryId) -> Result<Option<Repository>, Error> {
-        self.inner.repository(id).await
+        self.asked().repository(id).await
     }
 
     async fn repository_by_name(&self, name: &str) -> Result<Option<Repository>, Error> {
-        self.inner.repository_by_name(name).await
+        self.asked().repository_by_name(name).await
     }
 
     async fn repositories(&self, after: &str, limit: u32) -> Result<Vec<Repository>, Error> {
-        self.inner.repositories(after, limit).await
+        self.asked().repositories(after, limit).await
     }
 
     async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, Error> {
-        self.inner.workflow(id).await
+        self.asked().workflow(id).await
     }
 
     async fn workflows(
@@ -176,7 +191,7 @@ impl Store for FaultyStore {
         after: Option<WorkflowId>,
         limit: u32,
     ) -> Result<Vec<WorkflowRow>, Error> {
-        self.inner.workflows(filter, after, limit).await
+        self.asked().workflows(filter, after, limit).await
     }
 
     async fn changed_workflows(
@@ -185,7 +200,7 @@ impl Store for FaultyStore {
         after: ChangePoint,
         limit: u32,
     ) -> Result<Changes, Error> {
-        self.inner.changed_workflows(filter, after, limit).await
+        self.asked().changed_workflows(filter, after, limit).await
     }
 
     async fn count_live_workflows(&self, repository: RepositoryId) -> Result<u32, Error> {
@@ -197,7 +212,7 @@ impl Store for FaultyStore {
         repository: RepositoryId,
         number: u64,
     ) -> Result<Option<WorkflowRow>, Error> {
-        self.inner.workflow_of_item(repository, number).await
+        self.asked().workflow_of_item(repository, number).await
     }
 
     async fn workflows_that_may_leave(
@@ -206,7 +221,7 @@ impl Store for FaultyStore {
         after: Option<WorkflowId>,
         limit: u32,
     ) -> Result<Vec<WorkflowRow>, Error> {
-        self.inner
+        self.asked()
             .workflows_that_may_leave(repository, after, limit)
             .await
     }
@@ -216,7 +231,7 @@ impl Store for FaultyStore {
         workflow: WorkflowId,
         limit: u32,
     ) -> Result<Vec<AttemptRow>, Error> {
-        self.inner.attempts_of(workflow, limit).await
+        self.asked().attempts_of(workflow, limit).await
     }
 
     async fn archivable_workflows(
@@ -250,7 +265,7 @@ impl Store for FaultyStore {
         before: Option<AttemptId>,
         limit: u32,
     ) -> Result<AttemptPage, Error> {
-        self.inner.attempts(filter, before, limit).await
+        self.asked().attempts(filter, before, limit).await
     }
 
     async fn events(
@@ -259,7 +274,7 @@ impl Store for FaultyStore {
         after: u64,
         limit: u32,
     ) -> Result<Vec<EventRow>, Error> {
-        self.inner.events(workflow, after, limit).await
+        self.asked().events(workflow, after, limit).await
     }
 
     async fn newest_events(
@@ -267,7 +282,7 @@ impl Store for FaultyStore {
         workflow: WorkflowId,
         limit: u32,
     ) -> Result<Vec<EventRow>, Error> {
-        self.inner.newest_events(workflow, limit).await
+        self.asked().newest_events(workflow, limit).await
     }
 
     async fn sessions(
@@ -276,7 +291,7 @@ impl Store for FaultyStore {
         after: Option<AttemptId>,
         limit: u32,
     ) -> Result<Vec<SessionRow>, Error> {
-        self.inner.sessions(worker, after, limit).await
+        self.asked().sessions(worker, after, limit).await
     }
 
     async fn sessions_of(&self, workflow: WorkflowId) -> Result<Vec<SessionRow>, Error> {
@@ -284,23 +299,23 @@ impl Store for FaultyStore {
     }
 
     async fn heartbeats(&self) -> Result<Vec<(LeaseKey, Timestamp)>, Error> {
-        self.inner.heartbeats().await
+        self.asked().heartbeats().await
     }
 
     async fn held_leases(&self, owner: InstanceId) -> Result<Vec<HeldLease>, Error> {
-        self.inner.held_leases(owner).await
+        self.asked().held_leases(owner).await
     }
 
     async fn open_effect_of(&self, workflow: WorkflowId) -> Result<Option<OpenEffectRow>, Error> {
-        self.inner.open_effect_of(workflow).await
+        self.asked().open_effect_of(workflow).await
     }
 
     async fn due_effects(&self, now: Timestamp, limit: u32) -> Result<Vec<OpenEffectRow>, Error> {
-        self.inner.due_effects(now, limit).await
+        self.asked().due_effects(now, limit).await
     }
 
     async fn due_ci_polls(&self, now: Timestamp, limit: u32) -> Result<Vec<WorkflowId>, Error> {
-        self.inner.due_ci_polls(now, limit).await
+        self.asked().due_ci_polls(now, limit).await
     }
 
     async fn workflows_without_work(
@@ -308,7 +323,7 @@ impl Store for FaultyStore {
         after: Option<WorkflowId>,
         limit: u32,
     ) -> Result<Vec<WorkflowId>, Error> {
-        self.inner.workflows_without_work(after, limit).await
+        self.asked().workflows_without_work(after, limit).await
     }
 
     async fn spent_attempts(
@@ -316,7 +331,7 @@ impl Store for FaultyStore {
         after: Option<AttemptId>,
         limit: u32,
     ) -> Result<Vec<(AttemptId, WorkflowId)>, Error> {
-        self.inner.spent_attempts(after, limit).await
+        self.asked().spent_attempts(after, limit).await
     }
 
     async fn stale_leases(
@@ -324,7 +339,7 @@ impl Store for FaultyStore {
         after: Option<AttemptId>,
         limit: u32,
     ) -> Result<Vec<StaleLease>, Error> {
-        self.inner.stale_leases(after, limit).await
+        self.asked().stale_leases(after, limit).await
     }
 
     async fn flush_beats(
@@ -333,7 +348,7 @@ impl Store for FaultyStore {
         beats: &[BeatWrite],
     ) -> Result<Vec<LeaseKey>, Error> {
         self.faults
-            .around(self.inner.flush_beats(owner, beats), lost)
+            .around(self.asked().flush_beats(owner, beats), lost)
             .await
     }
 
@@ -344,20 +359,20 @@ impl Store for FaultyStore {
         now: Timestamp,
     ) -> Result<(), Error> {
         self.faults
-            .around(self.inner.record_progress(worker, progress, now), lost)
+            .around(self.asked().record_progress(worker, progress, now), lost)
             .await
     }
 
     async fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, Error> {
-        self.inner.attempt(id).await
+        self.asked().attempt(id).await
     }
 
     async fn lease(&self, attempt: AttemptId) -> Result<Option<LeaseRow>, Error> {
-        self.inner.lease(attempt).await
+        self.asked().lease(attempt).await
     }
 
     async fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
-        self.inner.worker(id).await
+        self.asked().worker(id).await
     }
 
     async fn workers(
@@ -365,15 +380,15 @@ impl Store for FaultyStore {
         after: Option<WorkerId>,
         limit: u32,
     ) -> Result<Vec<WorkerSummary>, Error> {
-        self.inner.workers(after, limit).await
+        self.asked().workers(after, limit).await
     }
 
     async fn live_workers(&self, since: Timestamp, limit: u32) -> Result<Vec<WorkerRow>, Error> {
-        self.inner.live_workers(since, limit).await
+        self.asked().live_workers(since, limit).await
     }
 
     async fn holds(&self, after: Option<HoldId>, limit: u32) -> Result<Vec<Hold>, Error> {
-        self.inner.holds(after, limit).await
+        self.asked().holds(after, limit).await
     }
 
     async fn figures(
@@ -381,7 +396,7 @@ impl Store for FaultyStore {
         alive_since: Timestamp,
         seen_since: Timestamp,
     ) -> Result<Figures, Error> {
-        self.inner.figures(alive_since, seen_since).await
+        self.asked().figures(alive_since, seen_since).await
     }
 
     async fn forge_item(
@@ -389,7 +404,7 @@ impl Store for FaultyStore {
         repository: RepositoryId,
         number: u64,
     ) -> Result<Option<ForgeItem>, Error> {
-        self.inner.forge_item(repository, number).await
+        self.asked().forge_item(repository, number).await
     }
 
     async fn forge_items_with_label(
@@ -399,7 +414,7 @@ impl Store for FaultyStore {
         after: u64,
         limit: u32,
     ) -> Result<Vec<ForgeItem>, Error> {
-        self.inner
+        self.asked()
             .forge_items_with_label(repository, label, after, limit)
             .await
     }
@@ -411,7 +426,7 @@ impl Store for FaultyStore {
         after: u64,
         limit: u32,
     ) -> Result<Vec<ForgeItem>, Error> {
-        self.inner
+        self.asked()
             .forge_items(repository, filter, after, limit)
             .await
     }
@@ -423,7 +438,7 @@ impl Store for FaultyStore {
         after: u64,
         limit: u32,
     ) -> Result<Vec<ForgeComment>, Error> {
-        self.inner
+        self.asked()
             .forge_comments(repository, number, after, limit)
             .await
     }
@@ -433,7 +448,7 @@ impl Store for FaultyStore {
         repository: RepositoryId,
         head_ref: &str,
     ) -> Result<Option<ForgeItem>, Error> {
-        self.inner.forge_pull_request(repository, head_ref).await
+        self.asked().forge_pull_request(repository, head_ref).await
     }
 
     async fn check_runs(
@@ -441,15 +456,21 @@ impl Store for FaultyStore {
         workflow: WorkflowId,
         commit: &CommitId,
     ) -> Result<Vec<CheckRun>, Error> {
-        self.inner.check_runs(workflow, commit).await
+        self.asked().check_runs(workflow, commit).await
     }
 }
 
 #[async_trait]
 impl Tx for FaultyTx {
     async fn commit(self: Box<Self>) -> Result<(), Error> {
-        let Self { inner, faults } = *self;
-        faults.around(inner.commit(), lost).await
+        let Self {
+            inner,
+            faults,
+            held,
+        } = *self;
+        let committed = faults.around(inner.commit(), lost).await;
+        drop(held);
+        committed
     }
 
     async fn insert_repository(&mut self, repository: &Repository) -> Result<(), Error> {

@@ -13,6 +13,7 @@ pub mod place;
 pub mod remote;
 pub mod rows;
 pub mod run;
+mod turn;
 pub mod wire;
 pub mod worker;
 

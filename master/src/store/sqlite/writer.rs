@@ -523,14 +523,40 @@ impl Ledger {
         Mark(self.0.borrow().ended)
     }
 
-    /// Waits until the groups have ended in which dropped transactions have read. False where one since
-    /// the mark has failed.
+    /// Waits until the groups have ended in which transactions have read that were dropped before. False
+    /// where one since the mark has failed.
     pub(super) async fn settle(&self, since: Mark, limits: Limits) -> bool {
         let mut groups = self.0.subscribe();
-        let settled = groups.wait_for(|groups| groups.ended >= groups.read);
+        // Those that are dropped from here on are others' to wait for: they may never cease.
+        let read = groups.borrow().read;
+        let settled = groups.wait_for(|groups| groups.ended >= read);
         match timeout(limits.wait, settled).await {
             Ok(Ok(groups)) => groups.failed <= since.0,
             Ok(Err(_)) | Err(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_settles_does_not_wait_for_what_is_read_after_it_asked() {
+        let ledger = Ledger::default();
+        ledger.note(1);
+        let mut settled = Box::pin(ledger.settle(ledger.mark(), Limits::DEFAULT));
+        tokio::select! {
+            biased;
+            _ = &mut settled => panic!("it did not wait"),
+            () = std::future::ready(()) => {}
+        }
+        ledger.end(1, false);
+        ledger.note(2);
+        tokio::select! {
+            biased;
+            durable = &mut settled => assert!(durable),
+            () = std::future::ready(()) => panic!("it waits for the next group"),
         }
     }
 }
