@@ -15,9 +15,6 @@ pub(crate) const WITH_PARENT: &str = "--with-parent";
 /// harness's grace, and give them back.
 const MASTER_GOES_ON: Duration = Duration::from_secs(8);
 
-/// Between the first asking, and the second one that ends all waiting.
-const ASKED_AGAIN: Duration = Duration::from_millis(500);
-
 /// What a process may take to end in order, once it was asked twice. It is then ended in any case.
 const LAST_GRACE: Duration = Duration::from_secs(30);
 
@@ -85,7 +82,7 @@ async fn with_parent(
         ended = &mut program => return ended,
         gone = end_of_stdin() => gone.context("watch the parent")?,
     }
-    for wait in [goes_on, ASKED_AGAIN] {
+    for wait in [goes_on, processes::ASKED_AGAIN] {
         tokio::select! {
             ended = &mut program => return ended,
             () = sleep(wait) => processes::ask_this_process_to_stop()?,

@@ -10,7 +10,9 @@ use pointsman_master::{
     service::{Change, Error, NewComment},
     store::model::{About, EventRow},
 };
-use pointsman_tests::rig::{BASE, FakeWorker, PERSON, REPOSITORY, Rig, faulty_store::Loss};
+use pointsman_tests::rig::{
+    BASE, FakeWorker, PERSON, REPOSITORY, Rig, faulty_store::Loss, run::Errand,
+};
 
 /// Rows of the history about repositories.
 async fn told(rig: &Rig) -> Vec<EventRow> {
@@ -180,4 +182,28 @@ async fn a_policy_is_changed_field_by_field_and_the_history_has_both() {
     let stored = rig.store.repository(repository.id).await;
     let stored = stored.expect("the store answers").expect("it is there");
     assert_eq!(stored, repository);
+}
+
+/// fabrik#1083, ADR-1089: a bot and the agent answered each other's comments about 995 times.
+#[tokio::test]
+async fn comments_start_nothing() {
+    let rig = Rig::new().await;
+    let worker = FakeWorker::registered(&rig, "w").await;
+    rig.submit("Make it work").await;
+    Errand::new(&rig).finish(&rig, 60).await;
+    let before = rig.workflows().await;
+    for n in 0..20 {
+        let new = NewComment {
+            repository: REPOSITORY,
+            number: 1 + n % 2,
+            body: "Please go on.",
+            request: None,
+        };
+        let said = rig.service().comment(new, "because", PERSON).await;
+        assert!(matches!(said, Ok(Change::Changed(_))), "{said:?}");
+        rig.reconcile().await;
+        rig.carry_out().await;
+    }
+    assert_eq!(rig.workflows().await, before);
+    assert!(worker.lease(&rig, 5).await.is_empty());
 }

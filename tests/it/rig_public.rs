@@ -403,3 +403,29 @@ async fn a_replacement_is_announced_and_linked_to_what_it_replaces() {
     assert_eq!(row.attempt.status, AttemptStatus::InProgress);
     assert_eq!(row.attempt.pickup_count, 2);
 }
+
+/// rjmurillo/ai-agents#5486, melodic-software/claude-code-plugins#645: a push after the merge made the deleted
+/// branch anew.
+#[tokio::test]
+async fn a_branch_that_was_merged_and_deleted_is_not_made_again_by_a_late_worker() {
+    let rig = Rig::new().await;
+    let worker = FakeWorker::registered(&rig, "w").await;
+    let id = rig.pull_request_in(&worker, State::Implementing).await;
+    let grant = rig.leased(&worker, id, Role::Implementer).await;
+    let branch = rig.row(id).await.workflow.head_ref.clone();
+    let head = rig.remote.tip(&branch).await.unwrap();
+    let base = rig.remote.tip(BASE).await.unwrap();
+    let merge = rig.remote.commit_of(&[&base, &head], &[]).await;
+    rig.remote.put(BASE, &merge).await;
+    rig.reconcile().await;
+    assert_eq!(rig.state(id).await, State::Merged);
+    rig.remote.delete(&branch).await;
+    let refs = rig.remote.refs().await;
+
+    let late = worker.finish(&rig, &grant).await;
+    assert!(matches!(late, Err(Error::LeaseLost { .. })), "{late:?}");
+    rig.carry_out().await;
+    rig.reconcile().await;
+    assert_eq!(rig.remote.refs().await, refs);
+    assert_eq!(rig.state(id).await, State::Merged);
+}

@@ -40,8 +40,12 @@ use config::{Master, Worker};
 /// How often a condition is looked at: much shorter than anything that a person notices.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between SIGTERM and SIGKILL. Longer than what each process takes to end in its own order, once its
-/// sessions are over: a master's grace for calls in flight, a worker's last questions, a harness's grace.
+/// Between the first asking, after which a worker lets its sessions run on, and the second one, which ends
+/// them: signals that come together count once.
+pub(crate) const ASKED_AGAIN: Duration = Duration::from_millis(500);
+
+/// Between SIGTERM and SIGKILL. Longer than what each process takes to end in its own order: a master's
+/// grace for calls in flight, a worker's last questions, a harness's grace.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(20);
 
 /// How much of the end of each log is shown where something failed.
@@ -235,8 +239,15 @@ impl Processes {
         Ok(true)
     }
 
-    /// Stops every process in order and waits for its end; who does not end within [`STOP_GRACE`] is killed.
+    /// Stops every process in order, sessions too, and waits for its end; who does not end within
+    /// [`STOP_GRACE`] is killed.
     pub(crate) async fn stop(&mut self) {
+        self.ask_workers_to_stop();
+        let asked_again = Instant::now() + ASKED_AGAIN;
+        for worker in &mut self.workers {
+            // One that has no session ends here.
+            drop(timeout_at(asked_again, worker.child.wait()).await);
+        }
         stop_all(std::mem::take(&mut self.workers)).await;
         stop_all(self.master.take().into_iter().collect()).await;
     }

@@ -6,7 +6,10 @@ use std::{
     path::Path,
 };
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use pointsman_tests::world::{eventually_within, processes_in};
 use serde_json::Value;
 
@@ -38,6 +41,20 @@ fn gated(person: &Person) -> String {
     format!(
         "echo \"$title\" >> '{home}/reached'; until [ -e '{home}/gate' ]; do sleep 0.05; done; {WORK}"
     )
+}
+
+/// What a person types to have one issue worked on.
+fn submitting<'a>(harness: &'a str, title: &'a str) -> [&'a str; 8] {
+    [
+        "--ci",
+        CI,
+        "--ci-env",
+        "LOGNAME",
+        "--harness",
+        harness,
+        "--submit",
+        title,
+    ]
 }
 
 /// Titles whose implementers were begun, in order.
@@ -203,16 +220,7 @@ async fn a_killed_up_leaves_no_process_and_the_next_one_goes_on() {
 async fn what_a_killed_up_left_ends_by_itself() {
     let person = person().await;
     let harness = person.harness(&gated(&person));
-    let mut up = person.up(&[
-        "--ci",
-        CI,
-        "--ci-env",
-        "LOGNAME",
-        "--harness",
-        &harness,
-        "--submit",
-        "two",
-    ]);
+    let mut up = person.up(&submitting(&harness, "two"));
     has_begun(&person, &["two"]).await;
     up.signal(Signal::SIGKILL);
     up.end().await;
@@ -227,16 +235,7 @@ async fn what_a_killed_up_left_ends_by_itself() {
 async fn one_signal_lets_sessions_run_on_and_two_stop_them() {
     let person = person().await;
     let harness = person.harness(&gated(&person));
-    let mut up = person.up(&[
-        "--ci",
-        CI,
-        "--ci-env",
-        "LOGNAME",
-        "--harness",
-        &harness,
-        "--submit",
-        "two",
-    ]);
+    let mut up = person.up(&submitting(&harness, "two"));
     has_begun(&person, &["two"]).await;
     up.signal(Signal::SIGINT);
     up.says("stopping", |line| line["now"] == false).await;
@@ -246,16 +245,7 @@ async fn one_signal_lets_sessions_run_on_and_two_stop_them() {
 
     // What the session made was not lost: nobody does it again.
     person.shell("rm ../gate").await;
-    let mut up = person.up(&[
-        "--ci",
-        CI,
-        "--ci-env",
-        "LOGNAME",
-        "--harness",
-        &harness,
-        "--submit",
-        "three",
-    ]);
+    let mut up = person.up(&submitting(&harness, "three"));
     has_begun(&person, &["two", "three"]).await;
     up.says("event", merged).await;
     up.signal(Signal::SIGINT);
@@ -288,4 +278,19 @@ async fn what_was_given_up_is_told_with_its_reason() {
     let ended = up.says("ended", |line| line["state"] == "STUCK").await;
     let reason = ended["reason"].as_str().unwrap();
     assert!(reason.contains("the script knows no more"), "{ended}");
+}
+
+#[tokio::test]
+async fn an_up_whose_master_dies_leaves_no_session_behind() {
+    let person = person().await;
+    let harness = person.harness(&gated(&person));
+    let mut up = person.up(&submitting(&harness, "two"));
+    has_begun(&person, &["two"]).await;
+    let running = processes_in(person.home());
+    let mut masters = running.iter().filter(|p| p.command.contains(" master "));
+    let master = masters.next().expect("there is a master");
+    let pid = Pid::from_raw(master.pid.try_into().unwrap());
+    kill(pid, Signal::SIGKILL).unwrap();
+    assert_eq!(up.end().await.code(), Some(1), "{}", person.logs());
+    assert_eq!(processes_in(person.home()), []);
 }

@@ -117,6 +117,13 @@ impl Remote {
         self.push(commit, &format!("refs/heads/{branch}")).await;
     }
 
+    /// Deletes a branch, as a person does.
+    pub async fn delete(&self, branch: &str) {
+        let reference = format!("refs/heads/{branch}");
+        let deleted = self.git.run(["update-ref", "-d", &reference]).await;
+        deleted.expect("the branch is deleted");
+    }
+
     /// Adds a commit to a branch as a person, and returns it.
     pub async fn add_to(&self, branch: &str, message: &str) -> CommitId {
         let tip = self.tip(branch).await.expect("the branch is there");
