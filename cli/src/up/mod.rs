@@ -379,6 +379,10 @@ stop:       Ctrl-C (sessions may run on for {grace}; twice: they are stopped)
             }
             tokio::select! {
                 looked = look(follower) => {
+                    if looked.is_err() {
+                        // A master that has ended is the reason, not the call that it did not answer.
+                        processes.master_must_be_alive()?;
+                    }
                     looked?;
                     let is_over = follower.standing() != Standing::Open;
                     if is_over && self.options.until_done && matches!(phase, Phase::Working) {
