@@ -380,7 +380,9 @@ stop:       Ctrl-C (sessions may run on for {grace}; twice: they are stopped)
             tokio::select! {
                 looked = look(follower) => {
                     if looked.is_err() {
-                        // A master that has ended is the reason, not the call that it did not answer.
+                        // A master that has ended is the reason, not the call that it did not answer. Its
+                        // end may be seen a moment after its connections'.
+                        sleep(ROUND).await;
                         processes.master_must_be_alive()?;
                     }
                     looked?;
