@@ -141,7 +141,7 @@ async fn commands_answer(address: &str, commit: &str) {
     let sessions = json(&["sessions"]).await;
     assert_eq!(sessions["sessions"], Value::Array(Vec::new()));
     let swept = json(&["sweep"]).await;
-    assert_eq!(swept["reports"].as_array().unwrap().len(), 6, "{swept}");
+    assert_eq!(swept["reports"].as_array().unwrap().len(), 7, "{swept}");
     let schema: Value = serde_json::from_str(&ask(&["schema", "implementer"]).await).unwrap();
     assert!(schema["title"].as_str().unwrap().contains("implementer"));
 

@@ -181,7 +181,7 @@ async fn a_harness_that_is_out_of_quota_says_so_in_its_result_file_and_nowhere_e
     assert!(
         stats["sweeps"]
             .as_array()
-            .is_some_and(|sweeps| sweeps.len() == 6),
+            .is_some_and(|sweeps| sweeps.len() == 7),
         "{stats}"
     );
     let id = held["id"].as_str().unwrap();

@@ -3,6 +3,7 @@
 use pointsman_master::{
     domain::{
         attempt::Role,
+        decision::LabelState,
         ids::RequestId,
         policy::{Policy, PolicyField},
         transitions::State,
@@ -54,7 +55,10 @@ async fn closing_an_issue_ends_its_workflow_at_once_and_again_changes_nothing() 
         "its session ends"
     );
     assert!(matches!(close().await, Ok(Change::Unchanged(_))));
-    assert_eq!(kinds(&rig).await, ["repository_added", "item_closed"]);
+    assert_eq!(
+        kinds(&rig).await,
+        ["repository_added", "item_submitted", "item_closed"]
+    );
     assert!(worker.lease(&rig, 10).await.is_empty());
     assert_eq!(rig.history().await.faults(), Vec::<String>::new());
     assert_eq!(rig.history().await.loose_ends(), Vec::<String>::new());
@@ -127,7 +131,10 @@ async fn a_comment_whose_answer_was_lost_is_made_once() {
     );
     let comments = rig.service().comments(REPOSITORY, 1, 0, 10).await;
     assert_eq!(comments.expect("they are listed"), [comment]);
-    assert_eq!(kinds(&rig).await, ["repository_added", "item_commented"]);
+    assert_eq!(
+        kinds(&rig).await,
+        ["repository_added", "item_submitted", "item_commented"]
+    );
     let nothing = rig.service().comments(REPOSITORY, 2, 0, 10).await;
     assert!(
         matches!(nothing, Err(Error::NotFound { .. })),
@@ -206,4 +213,34 @@ async fn comments_start_nothing() {
     }
     assert_eq!(rig.workflows().await, before);
     assert!(worker.lease(&rig, 5).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_submitted_and_labelled_is_in_the_history_once_with_who_and_why() {
+    let rig = Rig::new().await;
+    rig.submit("Make it work").await;
+    for state in [LabelState::Present, LabelState::Present, LabelState::Absent] {
+        let set = rig
+            .service()
+            .set_label(REPOSITORY, 1, "later", state, "because", PERSON);
+        set.await.expect("the label is set");
+    }
+    let told = told(&rig).await;
+    let kinds: Vec<&str> = told.iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "repository_added",
+            "item_submitted",
+            "item_labelled",
+            "item_unlabelled"
+        ]
+    );
+    for event in &told[2..] {
+        assert_eq!(
+            (event.actor.as_str(), event.reason.as_str()),
+            (PERSON, "because")
+        );
+        assert_eq!(event.detail["label"], "later");
+    }
 }

@@ -1,9 +1,13 @@
 //! Issues and labels of the built-in forge, and what their changes mean for workflows.
 
-use super::{Change, Error, Observed, Service, apply::Cause, succession::Sighting};
+use serde_json::json;
+
+use super::{
+    Change, Error, Observed, Service, apply::Cause, repositories::Said, succession::Sighting,
+};
 use crate::{
     domain::{
-        decision::{Input, LabelState},
+        decision::{Input, LabelState, Note},
         ids::{CommitId, RequestId},
         time::Timestamp,
         transitions::State,
@@ -99,6 +103,14 @@ impl Service {
             updated_at: now,
         };
         tx.insert_forge_item(&item).await?;
+        let said = Said {
+            note: Note::ItemSubmitted,
+            actor,
+            reason,
+            at: now,
+            detail: json!({ "number": item.number, "labels": item.labels }),
+        };
+        self.tell(tx.as_mut(), repository.id, said).await?;
         if new.is_labelled {
             let cause = Cause::new(actor, now).because(reason);
             let sighting = Sighting {
@@ -172,6 +184,17 @@ impl Service {
         if is_changed {
             item.updated_at = now;
             tx.update_forge_item(&item).await?;
+            let said = Said {
+                note: match state {
+                    LabelState::Present => Note::ItemLabelled,
+                    LabelState::Absent => Note::ItemUnlabelled,
+                },
+                actor,
+                reason,
+                at: now,
+                detail: json!({ "number": number, "label": label }),
+            };
+            self.tell(tx.as_mut(), repository.id, said).await?;
         }
         if label == repository.label {
             let cause = Cause::new(actor, now).because(reason);

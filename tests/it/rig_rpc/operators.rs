@@ -634,7 +634,7 @@ async fn calls_about_holds_name_each_bad_field() {
         .get_stats(v1::GetStatsRequest {})
         .await
         .expect("it is counted");
-    assert_eq!(stats.into_inner().sweeps.len(), 6);
+    assert_eq!(stats.into_inner().sweeps.len(), 7);
 }
 
 #[tokio::test]
