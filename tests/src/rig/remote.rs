@@ -93,7 +93,8 @@ impl Remote {
         let mut arguments = vec![
             "commit-tree".to_owned(),
             "-m".to_owned(),
-            "files".to_owned(),
+            // Two of the same files and second are two commits by it.
+            scratch.path().display().to_string(),
         ];
         for parent in parents {
             arguments.extend(["-p".to_owned(), parent.to_string()]);

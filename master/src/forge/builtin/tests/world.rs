@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -58,6 +61,8 @@ pub(super) struct BuiltinWorld {
     pub(super) remote: Git,
     /// Where the person and the workers make commits.
     desk: Git,
+    /// Made by [`commit`](World::commit): two of the same files and second are two commits by it.
+    n_commits: AtomicU32,
     directory: TempDir,
 }
 
@@ -79,6 +84,7 @@ impl BuiltinWorld {
             repository,
             remote,
             desk,
+            n_commits: AtomicU32::new(0),
             directory,
         };
         let first = world.commit(&[], &[("README", "first")]).await;
@@ -208,7 +214,9 @@ impl World for BuiltinWorld {
             desk.run(update).await.unwrap();
         }
         let tree = desk.text(["write-tree"]).await.unwrap();
-        let mut arguments = vec!["commit-tree", &tree, "-m", "A change"];
+        let n = self.n_commits.fetch_add(1, Ordering::Relaxed);
+        let message = format!("Change {n}");
+        let mut arguments = vec!["commit-tree", &tree, "-m", &message];
         for parent in parents {
             arguments.extend(["-p", parent.as_str()]);
         }
