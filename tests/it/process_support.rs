@@ -16,3 +16,9 @@ pub(crate) fn programs() -> Programs {
 pub(crate) async fn world(setup: Setup) -> World {
     World::start(programs(), setup).await
 }
+
+/// A number that whoever runs the tests has set.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let (_, value) = std::env::vars().find(|(key, _)| key == name)?;
+    Some(value.parse().expect("a number"))
+}

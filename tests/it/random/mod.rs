@@ -15,7 +15,7 @@ use pointsman_proto::v1::{LeaseTtl, Policy, Role, WorkflowState};
 use pointsman_tests::world::{Setup, WorkerSetup, World, eventually_within, lease_ttl};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use crate::process_support::world;
+use crate::process_support::{number, world};
 use steps::Step;
 
 /// Of the ordinary run.
@@ -27,11 +27,6 @@ const CALM: Duration = Duration::from_secs(300);
 /// found out soon.
 const TTL_SECONDS: u32 = 15;
 const WORKERS: [&str; 2] = ["worker-1", "worker-2"];
-
-fn number(name: &str) -> Option<u64> {
-    let (_, value) = std::env::vars().find(|(key, _)| key == name)?;
-    Some(value.parse().expect("a number"))
-}
 
 #[tokio::test]
 async fn whatever_people_and_machines_do_everything_ends_and_the_history_can_be_true() {
