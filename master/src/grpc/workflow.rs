@@ -1,11 +1,11 @@
 //! WorkflowService: convert, one call, convert.
 
 use pointsman_proto::v1::{
-    AbandonWorkflowRequest, AbandonWorkflowResponse, CancelAttemptRequest, CancelAttemptResponse,
-    DescribeStateMachineRequest, DescribeStateMachineResponse, GetWorkflowRequest,
-    GetWorkflowResponse, ListAttemptsRequest, ListAttemptsResponse, ListEventsRequest,
-    ListEventsResponse, ListWorkflowsRequest, ListWorkflowsResponse, PauseWorkflowRequest,
-    PauseWorkflowResponse, ResubmitWorkflowRequest, ResubmitWorkflowResponse,
+    self, AbandonWorkflowRequest, AbandonWorkflowResponse, CancelAttemptRequest,
+    CancelAttemptResponse, DescribeStateMachineRequest, DescribeStateMachineResponse,
+    GetWorkflowRequest, GetWorkflowResponse, ListAttemptsRequest, ListAttemptsResponse,
+    ListEventsRequest, ListEventsResponse, ListWorkflowsRequest, ListWorkflowsResponse,
+    PauseWorkflowRequest, PauseWorkflowResponse, ResubmitWorkflowRequest, ResubmitWorkflowResponse,
     ResumeWorkflowRequest, ResumeWorkflowResponse, SetCiFlakeRetriesRequest,
     SetCiFlakeRetriesResponse, SetPriorityRequest, SetPriorityResponse, StateDescription,
     TailLogRequest, TransitionDescription, UnstickWorkflowRequest, UnstickWorkflowResponse,
@@ -32,8 +32,8 @@ use crate::{
         policy::Policy,
         transitions::{OutOfBand, State, TABLE, Transition},
     },
-    service::{self, Service},
-    store::model::WorkflowFilter,
+    service::{self, Change, Service},
+    store::model::{WorkflowFilter, WorkflowRow},
 };
 
 /// Largest page of events; [`DEFAULT_EVENTS`] is taken for 0.
@@ -79,6 +79,26 @@ fn change<'a>(
         reason: required("reason", reason, MAX_REASON)?,
         actor: OPERATOR,
     })
+}
+
+/// [`change`] of a request that has its three fields under their names.
+macro_rules! asked {
+    ($request:ident) => {
+        change(
+            &$request.workflow_id,
+            $request.expected_version,
+            &$request.reason,
+        )
+    };
+}
+
+/// What every change of a workflow answers: whether anything changed, and the workflow afterwards.
+fn answered(
+    change: Result<Change<WorkflowRow>, service::Error>,
+) -> Result<(bool, Option<v1::Workflow>), Status> {
+    let change = change.map_err(|error| status(&error))?;
+    let is_changed = change.is_changed();
+    Ok((is_changed, Some(convert::workflow(&change.into_inner()))))
 }
 
 #[tonic::async_trait]
@@ -135,22 +155,14 @@ impl WorkflowService for WorkflowApi {
         request: Request<PauseWorkflowRequest>,
     ) -> Result<Response<PauseWorkflowResponse>, Status> {
         let request = request.into_inner();
-        let asked = change(
-            &request.workflow_id,
-            request.expected_version,
-            &request.reason,
-        )?;
+        let asked = asked!(request)?;
         let running = if request.cancel_running {
             Running::Cancelled
         } else {
             Running::Left
         };
-        let change = self.service.pause(asked, running);
-        let change = change.await.map_err(|error| status(&error))?;
-        Ok(Response::new(PauseWorkflowResponse {
-            changed: change.is_changed(),
-            workflow: Some(convert::workflow(&change.into_inner())),
-        }))
+        let (changed, workflow) = answered(self.service.pause(asked, running).await)?;
+        Ok(Response::new(PauseWorkflowResponse { changed, workflow }))
     }
 
     async fn resume_workflow(
@@ -158,17 +170,9 @@ impl WorkflowService for WorkflowApi {
         request: Request<ResumeWorkflowRequest>,
     ) -> Result<Response<ResumeWorkflowResponse>, Status> {
         let request = request.into_inner();
-        let asked = change(
-            &request.workflow_id,
-            request.expected_version,
-            &request.reason,
-        )?;
-        let change = self.service.resume(asked);
-        let change = change.await.map_err(|error| status(&error))?;
-        Ok(Response::new(ResumeWorkflowResponse {
-            changed: change.is_changed(),
-            workflow: Some(convert::workflow(&change.into_inner())),
-        }))
+        let asked = asked!(request)?;
+        let (changed, workflow) = answered(self.service.resume(asked).await)?;
+        Ok(Response::new(ResumeWorkflowResponse { changed, workflow }))
     }
 
     async fn unstick_workflow(
@@ -176,17 +180,9 @@ impl WorkflowService for WorkflowApi {
         request: Request<UnstickWorkflowRequest>,
     ) -> Result<Response<UnstickWorkflowResponse>, Status> {
         let request = request.into_inner();
-        let asked = change(
-            &request.workflow_id,
-            request.expected_version,
-            &request.reason,
-        )?;
-        let change = self.service.unstick(asked);
-        let change = change.await.map_err(|error| status(&error))?;
-        Ok(Response::new(UnstickWorkflowResponse {
-            changed: change.is_changed(),
-            workflow: Some(convert::workflow(&change.into_inner())),
-        }))
+        let asked = asked!(request)?;
+        let (changed, workflow) = answered(self.service.unstick(asked).await)?;
+        Ok(Response::new(UnstickWorkflowResponse { changed, workflow }))
     }
 
     async fn abandon_workflow(
@@ -194,17 +190,9 @@ impl WorkflowService for WorkflowApi {
         request: Request<AbandonWorkflowRequest>,
     ) -> Result<Response<AbandonWorkflowResponse>, Status> {
         let request = request.into_inner();
-        let asked = change(
-            &request.workflow_id,
-            request.expected_version,
-            &request.reason,
-        )?;
-        let change = self.service.abandon(asked);
-        let change = change.await.map_err(|error| status(&error))?;
-        Ok(Response::new(AbandonWorkflowResponse {
-            changed: change.is_changed(),
-            workflow: Some(convert::workflow(&change.into_inner())),
-        }))
+        let asked = asked!(request)?;
+        let (changed, workflow) = answered(self.service.abandon(asked).await)?;
+        Ok(Response::new(AbandonWorkflowResponse { changed, workflow }))
     }
 
     async fn resubmit_workflow(
@@ -212,16 +200,11 @@ impl WorkflowService for WorkflowApi {
         request: Request<ResubmitWorkflowRequest>,
     ) -> Result<Response<ResubmitWorkflowResponse>, Status> {
         let request = request.into_inner();
-        let asked = change(
-            &request.workflow_id,
-            request.expected_version,
-            &request.reason,
-        )?;
-        let change = self.service.resubmit(asked);
-        let change = change.await.map_err(|error| status(&error))?;
+        let asked = asked!(request)?;
+        let (changed, workflow) = answered(self.service.resubmit(asked).await)?;
         Ok(Response::new(ResubmitWorkflowResponse {
-            changed: change.is_changed(),
-            workflow: Some(convert::workflow(&change.into_inner())),
+            changed,
+            workflow,
         }))
     }
 
@@ -230,16 +213,15 @@ impl WorkflowService for WorkflowApi {
         request: Request<SetCiFlakeRetriesRequest>,
     ) -> Result<Response<SetCiFlakeRetriesResponse>, Status> {
         let request = request.into_inner();
-        let asked = change(
-            &request.workflow_id,
-            request.expected_version,
-            &request.reason,
+        let asked = asked!(request)?;
+        let (changed, workflow) = answered(
+            self.service
+                .set_ci_flake_retries(asked, request.remaining)
+                .await,
         )?;
-        let change = self.service.set_ci_flake_retries(asked, request.remaining);
-        let change = change.await.map_err(|error| status(&error))?;
         Ok(Response::new(SetCiFlakeRetriesResponse {
-            changed: change.is_changed(),
-            workflow: Some(convert::workflow(&change.into_inner())),
+            changed,
+            workflow,
         }))
     }
 
@@ -248,17 +230,10 @@ impl WorkflowService for WorkflowApi {
         request: Request<SetPriorityRequest>,
     ) -> Result<Response<SetPriorityResponse>, Status> {
         let request = request.into_inner();
-        let asked = change(
-            &request.workflow_id,
-            request.expected_version,
-            &request.reason,
-        )?;
-        let change = self.service.set_priority(asked, request.priority);
-        let change = change.await.map_err(|error| status(&error))?;
-        Ok(Response::new(SetPriorityResponse {
-            changed: change.is_changed(),
-            workflow: Some(convert::workflow(&change.into_inner())),
-        }))
+        let asked = asked!(request)?;
+        let (changed, workflow) =
+            answered(self.service.set_priority(asked, request.priority).await)?;
+        Ok(Response::new(SetPriorityResponse { changed, workflow }))
     }
 
     type WatchWorkflowsStream = watching::WorkflowsStream;

@@ -57,6 +57,13 @@ fn submitting<'a>(harness: &'a str, title: &'a str) -> [&'a str; 8] {
     ]
 }
 
+/// As [`submitting`], and to have `up` end when it is done.
+fn submitting_until_done<'a>(harness: &'a str, title: &'a str) -> Vec<&'a str> {
+    let mut typed = submitting(harness, title).to_vec();
+    typed.push("--until-done");
+    typed
+}
+
 /// Titles whose implementers were begun, in order.
 fn begun(person: &Person) -> Vec<String> {
     let text = fs::read_to_string(person.home().join("reached")).unwrap_or_default();
@@ -89,17 +96,7 @@ async fn an_issue_is_merged_into_the_working_copy_and_nothing_else_is_touched() 
     let before = configuration(&person.repository);
     fs::write(person.repository.join("untracked"), "mine").unwrap();
     let harness = person.harness(WORK);
-    let arguments = [
-        "--ci",
-        CI,
-        "--ci-env",
-        "LOGNAME",
-        "--harness",
-        &harness,
-        "--submit",
-        "two",
-        "--until-done",
-    ];
+    let arguments = submitting_until_done(&harness, "two");
     let mut up = person.up(&arguments);
     assert_eq!(up.end().await.code(), Some(0), "{}", person.logs());
 
@@ -144,17 +141,7 @@ async fn a_dirty_working_copy_is_never_touched_and_waited_for() {
     let person = person().await;
     fs::write(person.repository.join("text"), "mine alone").unwrap();
     let harness = person.harness(WORK);
-    let mut up = person.up(&[
-        "--ci",
-        CI,
-        "--ci-env",
-        "LOGNAME",
-        "--harness",
-        &harness,
-        "--submit",
-        "two",
-        "--until-done",
-    ]);
+    let mut up = person.up(&submitting_until_done(&harness, "two"));
     let line = up.says("waiting", |line| line["state"] == "MERGING").await;
     let why = line["waiting"]["text"].as_str().unwrap();
     assert!(
@@ -174,17 +161,7 @@ async fn a_dirty_working_copy_is_never_touched_and_waited_for() {
 async fn a_killed_up_leaves_no_process_and_the_next_one_goes_on() {
     let person = person().await;
     let harness = person.harness(&gated(&person));
-    let arguments = [
-        "--ci",
-        CI,
-        "--ci-env",
-        "LOGNAME",
-        "--harness",
-        &harness,
-        "--submit",
-        "two",
-        "--until-done",
-    ];
+    let arguments = submitting_until_done(&harness, "two");
     let mut up = person.up(&arguments);
     has_begun(&person, &["two"]).await;
 
@@ -263,17 +240,7 @@ async fn what_was_given_up_is_told_with_its_reason() {
     let verdict = r#"{"verdict":"failed","reason":"it can not be done"}"#;
     let work = format!("printf '%s' '{verdict}' > \"$POINTSMAN_RESULT_FILE\"; exit 0");
     let harness = person.harness(&work);
-    let mut up = person.up(&[
-        "--ci",
-        CI,
-        "--ci-env",
-        "LOGNAME",
-        "--harness",
-        &harness,
-        "--submit",
-        "two",
-        "--until-done",
-    ]);
+    let mut up = person.up(&submitting_until_done(&harness, "two"));
     assert_eq!(up.end().await.code(), Some(6), "{}", person.logs());
     let ended = up.says("ended", |line| line["state"] == "STUCK").await;
     let reason = ended["reason"].as_str().unwrap();
