@@ -4,8 +4,9 @@
 //! was acknowledged prolongs the leases, and nothing else does.
 //!
 //! It has a thread, a runtime and a connection of its own: whatever keeps the agent's other threads busy,
-//! its beats go out in time. One thing it shares with them is the state disk: each prolongation is
-//! written there for the session's shim. While such a write hangs, beats go out for no session.
+//! its beats go out in time. What it shares with them is the choice of the endpoint, so that whoever finds a
+//! master gone moves all of them on, and the state disk: each prolongation is written there for the
+//! session's shim. While such a write hangs, beats go out for no session.
 
 use std::{io, sync::Arc, thread, time::Duration};
 
@@ -21,7 +22,7 @@ use crate::{
     error::chain,
     lease::{Beats, Sent},
     master::{
-        self, Address, Answer, Beat, BeatStream, Caller, Directive, Drain, Introduction, Limits,
+        self, Answer, Beat, BeatStream, Caller, Directive, Drain, Endpoints, Introduction, Limits,
         Masters,
     },
     process::clock,
@@ -79,7 +80,7 @@ impl Line {
     /// Starts the thread.
     pub(super) fn start(
         caller: Caller,
-        addresses: Vec<Address>,
+        endpoints: Arc<Endpoints>,
         introduction: Introduction,
         roster: Arc<Roster>,
     ) -> Result<Self, Error> {
@@ -92,7 +93,7 @@ impl Line {
         let (teller, told) = watch::channel(Told::default());
         let run = async move {
             // Made here: a connection belongs to the runtime in which it is made.
-            let masters = Masters::new(caller, addresses);
+            let masters = Masters::new(caller, endpoints);
             let link = Link::new(masters, introduction, roster, teller);
             tokio::select! {
                 error = link.run() => drop(end.send(error)),

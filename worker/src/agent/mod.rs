@@ -23,7 +23,7 @@ use crate::{
     config::Config,
     ids, janitor,
     lease::BootTime,
-    master::{self, Caller, Drain, Introduction, Limits, Masters, NotUnderstood, Phase},
+    master::{self, Caller, Drain, Endpoints, Introduction, Limits, Masters, NotUnderstood, Phase},
     process::{clock, host},
     retry::Retry,
     session::{self, Session, Stop},
@@ -70,7 +70,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         instance_id: ids::random(),
     };
     let introduction = introduction(&config, &state, found.unconfirmed)?;
-    let masters = Arc::new(Masters::new(caller, config.masters.clone()));
+    let endpoints = Arc::new(Endpoints::new(config.masters));
+    let masters = Arc::new(Masters::new(caller, Arc::clone(&endpoints)));
     let context = session::Context {
         masters: Arc::clone(&masters),
         workspaces: Workspaces::new(state.mirrors(), state.workspaces(), access),
@@ -90,7 +91,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     );
     let agent = Agent::new(context, config.capacity, config.drain_grace);
     let roster = Arc::clone(&agent.roster);
-    let line = Line::start(caller, config.masters, introduction, roster)?;
+    let line = Line::start(caller, endpoints, introduction, roster)?;
     agent.run(line, signals).await
 }
 

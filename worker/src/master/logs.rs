@@ -1,5 +1,5 @@
 //! Batches of logs, on a connection of their own. That a batch fails moves nobody to another endpoint: the
-//! beats find out whether a master is there.
+//! beats find out whether a master is there, and batches follow them to the next.
 
 use pointsman_proto::v1::{
     UploadLogRequest,

@@ -1,13 +1,22 @@
 //! The masters, as a worker sees them: one of several endpoints at a time.
 //!
-//! The only place that knows tonic, and with `convert.rs` the only one that knows the wire. A failed
-//! call moves everybody on to the next endpoint; when to try again is the caller's business. Losing a
+//! The only place that knows tonic, and with `convert.rs` the only one that knows the wire. A call that
+//! fails for its endpoint's sake moves everybody on to the next one, also those who have connections of
+//! their own; a batch of logs alone moves nobody. When to try again is the caller's business. Losing a
 //! master says nothing about any lease.
 
 mod convert;
 mod logs;
 
-use std::{fmt, future::Future, sync::Mutex, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use pointsman_proto::v1::{self, worker_service_client::WorkerServiceClient as WorkerClient};
 use tokio::{
@@ -147,17 +156,25 @@ pub(crate) struct Caller {
     pub(crate) instance_id: Uuid,
 }
 
-/// Calls to whichever master is up.
+/// Where the masters of an agent listen, and which of them is its own now: one choice for all of its
+/// [`Masters`].
+pub(crate) struct Endpoints {
+    addresses: Vec<Address>,
+    /// Generation of the choice. Grows with each move, so that many calls that fail together move once.
+    choice: AtomicUsize,
+}
+
+/// Calls to whichever master is up. The connections belong to the runtime that calls.
 pub(crate) struct Masters {
     caller: Caller,
-    addresses: Vec<Address>,
+    endpoints: Arc<Endpoints>,
     current: Mutex<Current>,
     /// Batches of logs that are read and sent at once.
     log_turns: Semaphore,
 }
 
+/// The connections of one choice.
 struct Current {
-    /// Grows with each move, so that many calls that fail together move once.
     generation: usize,
     client: WorkerClient<Channel>,
     /// Of its own: what stands in a connection's queue must not stand before beats.
@@ -179,13 +196,42 @@ pub(crate) struct Answer {
     pub(crate) directives: Vec<Directive>,
 }
 
+impl Endpoints {
+    /// `addresses` is not empty. The first is chosen.
+    pub(crate) fn new(addresses: Vec<Address>) -> Self {
+        Self {
+            addresses,
+            choice: AtomicUsize::new(0),
+        }
+    }
+
+    fn choice(&self) -> usize {
+        self.choice.load(Ordering::Acquire)
+    }
+
+    /// Turns to the next endpoint, unless somebody did since `generation`.
+    fn move_on(&self, generation: usize) {
+        let next = generation.wrapping_add(1);
+        let moved =
+            self.choice
+                .compare_exchange(generation, next, Ordering::AcqRel, Ordering::Acquire);
+        if moved.is_ok() {
+            tracing::debug!(master = ?self.address(next), "on to the next endpoint");
+        }
+    }
+
+    fn address(&self, generation: usize) -> &Address {
+        &self.addresses[generation % self.addresses.len()]
+    }
+}
+
 impl Masters {
-    /// Nothing is connected before the first call. `addresses` is not empty.
-    pub(crate) fn new(caller: Caller, addresses: Vec<Address>) -> Self {
-        let current = Current::new(&addresses, 0);
+    /// Nothing is connected before the first call. Made, and used, in one runtime only.
+    pub(crate) fn new(caller: Caller, endpoints: Arc<Endpoints>) -> Self {
+        let current = Current::new(&endpoints, endpoints.choice());
         Self {
             caller,
-            addresses,
+            endpoints,
             current: Mutex::new(current),
             log_turns: Semaphore::new(logs::AT_ONCE),
         }
@@ -258,7 +304,7 @@ impl Masters {
         }
         .await;
         if stream.is_err() {
-            self.move_on(generation);
+            self.endpoints.move_on(generation);
         }
         stream
     }
@@ -271,9 +317,9 @@ impl Masters {
             .map_err(|_| Error::StreamEnded)
     }
 
-    /// Leaves the master that this stream goes to.
+    /// Leaves the master that this stream goes to, for all that share the endpoints.
     pub(crate) fn leave(&self, stream: &BeatStream) {
-        self.move_on(stream.generation);
+        self.endpoints.move_on(stream.generation);
     }
 
     /// Ends a lease with its outcome.
@@ -327,7 +373,7 @@ impl Masters {
             Err(_) => Err(Error::Deadline(deadline)),
         };
         if result.as_ref().is_err_and(Error::is_of_endpoint) {
-            self.move_on(generation);
+            self.endpoints.move_on(generation);
         }
         result
     }
@@ -337,27 +383,27 @@ impl Masters {
         (current.generation, current.client.clone())
     }
 
-    /// Turns to the next endpoint, unless somebody did since `generation`.
-    fn move_on(&self, generation: usize) {
-        let mut current = self.lock();
-        if current.generation == generation {
-            *current = Current::new(&self.addresses, generation.wrapping_add(1));
-        }
-    }
-
+    /// The connections to the endpoint that is chosen now.
     fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
-        self.current
+        let mut current = self
+            .current
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let choice = self.endpoints.choice();
+        if current.generation != choice {
+            *current = Current::new(&self.endpoints, choice);
+        }
+        current
     }
 }
 
 impl Current {
-    fn new(addresses: &[Address], generation: usize) -> Self {
+    fn new(endpoints: &Endpoints, generation: usize) -> Self {
+        let address = endpoints.address(generation);
         Self {
             generation,
-            client: connect(addresses, generation),
-            logs: connect(addresses, generation),
+            client: connect(address),
+            logs: connect(address),
         }
     }
 }
@@ -380,8 +426,8 @@ impl BeatStream {
     }
 }
 
-fn connect(addresses: &[Address], generation: usize) -> WorkerClient<Channel> {
-    let endpoint = addresses[generation % addresses.len()]
+fn connect(address: &Address) -> WorkerClient<Channel> {
+    let endpoint = address
         .0
         .clone()
         .connect_timeout(CONNECT_DEADLINE)

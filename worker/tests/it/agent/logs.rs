@@ -68,6 +68,52 @@ async fn a_master_that_answers_no_batch_holds_up_neither_beats_nor_the_outcome()
     world.finish().await;
 }
 
+/// A worker without a free slot makes no call but those of its log and its beats.
+#[tokio::test]
+async fn the_log_of_a_full_worker_follows_its_beats_to_the_next_master() {
+    // A runtime of its own: with that its connections end, too.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let first = runtime.spawn(FakeMaster::start()).await.unwrap();
+    let script = format!(
+        "printf 'one\\n'; until [ -e \"$WORLD/go\" ]; do sleep 0.02; done; printf 'two\\n'
+         until [ -e \"$WORLD/end\" ]; do sleep 0.02; done; {VERDICT}"
+    );
+    let mut world = World::new(&script).await;
+    let text = fs::read_to_string(world.path("worker.toml")).unwrap();
+    let masters = format!("masters = [\"{}\", ", first.url);
+    world.configure(&text.replace("masters = [", &masters));
+    world.start();
+    first.give(world.lease(v1::Role::Implementer).await);
+    eventually_async("the first line", || {
+        let state = first.lock();
+        let log = state.logs.get(&attempt())?;
+        (log.bytes == b"one\n").then_some(())
+    })
+    .await;
+    runtime.shutdown_background();
+    world
+        .when("a beat at the second master", |state| {
+            let beat = state.beats.last()?;
+            (beat.sessions.len() == 1).then_some(())
+        })
+        .await;
+    fs::write(world.path("go"), "").unwrap();
+    world
+        .when("the log at the second master", |state| {
+            let log = state.logs.get(&attempt())?;
+            (log.bytes == b"one\ntwo\n" && log.total_bytes.is_none()).then_some(())
+        })
+        .await;
+    assert!(world.master.lock().completes.is_empty(), "it still runs");
+    fs::write(world.path("end"), "").unwrap();
+    assert!(matches!(world.outcome().await, Outcome::Verdict(_)));
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn a_log_over_the_workers_own_bound_is_sent_up_to_it_and_its_length_told() {
     let script = format!("head -c 300000 /dev/zero | tr '\\0' x; {VERDICT}");
