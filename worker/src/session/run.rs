@@ -256,9 +256,9 @@ impl<'a> Run<'a> {
     }
 
     /// Whether the result is there and was last changed so long ago. It is the last that a harness has to
-    /// say, and some never end after it.
+    /// say, and some never end after it. An empty file says nothing yet: some make it when they start.
     fn has_lingered(&mut self, grace: Duration) -> bool {
-        let Ok(now) = log::progress(&self.directory.result()) else {
+        let Ok(now @ (1.., _)) = log::progress(&self.directory.result()) else {
             self.result = None;
             return false;
         };

@@ -29,6 +29,27 @@ async fn a_harness_that_does_not_end_after_its_result_is_ended_and_its_verdict_c
     world.finish().await;
 }
 
+/// Some make the file when they start, as `agent > "$POINTSMAN_RESULT_FILE"` does.
+#[tokio::test]
+async fn an_empty_result_file_is_no_result_and_ends_nobody() {
+    let script = concat!(
+        ": > \"$POINTSMAN_RESULT_FILE\"; echo $$ > \"$WORLD/pid\"\n",
+        "until [ -e \"$WORLD/go\" ]; do sleep 0.05; done\n",
+        result!(r#"{"verdict": "no_change", "reason": "r"}"#),
+    );
+    let mut world = World::new(script).await.and_profile("exit_grace = \"1s\"");
+    world.start();
+    world.master.give(world.lease(v1::Role::Implementer).await);
+    let pid = world.harness().await;
+    // Five seconds: far past the grace, at a look a second.
+    world.pass(25).await;
+    assert!(!is_dead(pid));
+    fs::write(world.path("go"), "").unwrap();
+    let outcome = world.outcome().await;
+    assert!(matches!(outcome, Outcome::Verdict(_)), "{outcome:?}");
+    world.finish().await;
+}
+
 /// The harness puts the shim where somebody kills it between the exit record and the end of what is left,
 /// which is too short a time to hit from outside.
 #[tokio::test]
