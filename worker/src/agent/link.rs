@@ -6,7 +6,7 @@
 //! It has a thread, a runtime and a connection of its own: whatever keeps the agent's other threads busy,
 //! its beats go out in time. What it shares with them is the choice of the endpoint, so that whoever finds a
 //! master gone moves all of them on, and the state disk: each prolongation is written there for the
-//! session's shim. While such a write hangs, beats go out for no session.
+//! session's shim. While such a write hangs, beats go out for no session; the agent's loop goes on.
 
 use std::{io, sync::Arc, thread, time::Duration};
 

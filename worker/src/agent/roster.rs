@@ -1,8 +1,11 @@
 //! Who is at work: what the loop changes, and what each beat lists.
+//!
+//! The lock is held to look sessions up and to copy what beats say, never while somebody acts on one: that
+//! may wait for the state disk, and the loop and the beats must not wait for each other.
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Notify;
@@ -12,13 +15,13 @@ use crate::{assignment::LeaseKey, master::SessionStatus, session::Control};
 /// All sessions of this instance.
 #[derive(Default)]
 pub(super) struct Roster {
-    sessions: Mutex<BTreeMap<LeaseKey, Control>>,
+    sessions: Mutex<BTreeMap<LeaseKey, Arc<Control>>>,
     changed: Notify,
 }
 
 impl Roster {
     pub(super) fn add(&self, key: LeaseKey, control: Control) {
-        self.lock().insert(key, control);
+        self.lock().insert(key, Arc::new(control));
         self.touch();
     }
 
@@ -35,15 +38,18 @@ impl Roster {
         self.lock().len()
     }
 
-    /// Calls `act` where there is such a session.
+    /// Calls `act` where there is such a session, which may be removed meanwhile.
     pub(super) fn with(&self, key: &LeaseKey, act: impl FnOnce(&Control)) {
-        if let Some(control) = self.lock().get(key) {
-            act(control);
+        let control = self.lock().get(key).cloned();
+        if let Some(control) = control {
+            act(&control);
         }
     }
 
-    pub(super) fn for_each(&self, act: impl FnMut(&Control)) {
-        self.lock().values().for_each(act);
+    /// Calls `act` for each session that is there at first.
+    pub(super) fn for_each(&self, mut act: impl FnMut(&Control)) {
+        let controls: Vec<_> = self.lock().values().cloned().collect();
+        controls.iter().for_each(|control| act(control));
     }
 
     /// What a beat says now.
@@ -64,7 +70,7 @@ impl Roster {
         self.changed.notified().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<LeaseKey, Control>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<LeaseKey, Arc<Control>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
