@@ -13,6 +13,7 @@ use std::{io, sync::Arc, thread, time::Duration};
 use tokio::{
     runtime,
     sync::{oneshot, watch},
+    task::yield_now,
     time::sleep,
 };
 
@@ -216,6 +217,9 @@ impl Link {
             tokio::select! {
                 answer = stream.answer() => self.take(answer?)?,
                 () = self.roster.changed() => {
+                    // Other threads can touch as fast as this one sends: without it they could fill
+                    // the stream before the connection, a task of this thread, had its turn.
+                    yield_now().await;
                     let beat = self.next_beat();
                     self.masters.beat(stream, beat)?;
                 }

@@ -55,7 +55,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 const MAX_LEASE_WAIT: Duration = Duration::from_secs(30);
 
 /// Beats that may lie unsent in the stream. They hold everything each time, so a few are enough: a
-/// stream that takes no more is broken.
+/// stream that takes no more, though its connection had its turn before each, is broken.
 const BEATS_UNSENT: usize = 4;
 
 /// Bounds of what a master may ask for, against a worker that never or always beats.
