@@ -90,9 +90,11 @@ impl Upload {
     }
 }
 
-/// Frees what the file holds beyond its bound, for as long as it is let.
+/// Frees what the file holds beyond its bound, for as long as it is let. Ends where the file system can't;
+/// whatever else fails may pass, and is tried again.
 async fn keep_within(path: PathBuf, max: u64) {
     let mut trimmed_to = max;
+    let mut has_warned = false;
     loop {
         sleep(TRIM_INTERVAL).await;
         let path = path.clone();
@@ -100,8 +102,14 @@ async fn keep_within(path: PathBuf, max: u64) {
         match trimmed {
             Ok(Ok(to)) => trimmed_to = to,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the log is not kept within its bound");
-                return;
+                let is_for_good = error.kind() == io::ErrorKind::Unsupported;
+                if is_for_good || !has_warned {
+                    tracing::warn!(%error, is_for_good, "the log is not kept within its bound");
+                }
+                if is_for_good {
+                    return;
+                }
+                has_warned = true;
             }
             Err(error) => {
                 tracing::error!(%error, "trimming the log died");
@@ -264,6 +272,29 @@ mod tests {
             Batch::read(&path, 5, 8).unwrap().length,
             BATCH_MAX as u64 + 10
         );
+    }
+
+    /// A file that can't be opened stands for one that can't be opened or trimmed for now.
+    #[tokio::test]
+    async fn a_log_that_could_not_be_trimmed_once_is_trimmed_later() {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        std::fs::create_dir(&path).unwrap();
+        let mut trimmer = JoinSet::new();
+        trimmer.spawn(keep_within(path.clone(), 1));
+        sleep(2 * TRIM_INTERVAL).await;
+        std::fs::remove_dir(&path).unwrap();
+        let length = 64 * TAIL_KEPT;
+        std::fs::write(&path, vec![b'x'; usize::try_from(length).unwrap()]).unwrap();
+        let is_trimmed = || std::fs::metadata(&path).unwrap().blocks() * 512 < length / 2;
+        let trimmed = async {
+            while !is_trimmed() {
+                sleep(LOOK_INTERVAL).await;
+            }
+        };
+        timeout(Duration::from_secs(30), trimmed).await.unwrap();
     }
 
     #[test]
