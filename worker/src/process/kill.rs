@@ -18,22 +18,30 @@ use super::{
     pidfd::Pidfd,
 };
 
-/// How long the shim may take beyond the grace: it kills in a loop until no child is left.
-const SHIM_MARGIN: Duration = Duration::from_secs(3);
+/// How long after the deadline the agent leaves stopping to the shim, which reads it each second.
+pub(crate) const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
-/// How long a process that got SIGKILL may take to vanish.
+/// How long the shim may take beyond the grace: it kills in a loop until no child is left. One that needs
+/// longer is helped.
+const SHIM_MARGIN: Duration = Duration::from_secs(1);
+
+/// How long a process that got SIGKILL may take to vanish, and how long all that carries the cookie may take
+/// to be found and vanish.
 const KILL_CONFIRMATION: Duration = Duration::from_secs(1);
 
-/// How often it is looked for what carries the cookie. What starts others faster than that is stronger than
-/// we are.
+/// What a stop may take beyond the grace of its harness: the shim hears of it late and overruns its margin,
+/// and then the harness's group, what carries the cookie, and the shim take all the time that they have to vanish.
+/// Part of the kill budget that Register sends.
+pub(crate) const STOP_MARGIN: Duration = DEADLINE_MARGIN
+    .saturating_add(SHIM_MARGIN)
+    .saturating_add(KILL_CONFIRMATION.saturating_mul(3));
+
+/// How often it is looked for what carries the cookie, where there is time. What starts others faster than
+/// that is stronger than we are.
 const SWEEPS: u32 = 20;
 
 /// Looks without a find after which nothing is left: one alone may just have missed a fork.
 const QUIET_SWEEPS: u32 = 2;
-
-/// What a stop may take beyond the grace of its harness: the two bounds above and a second for the
-/// shim to read the deadline file. Part of the kill budget that Register sends.
-pub(crate) const STOP_MARGIN: Duration = Duration::from_secs(5);
 
 /// The processes of one session, as recorded.
 #[derive(Debug, Clone, Default)]
@@ -90,7 +98,7 @@ pub(crate) async fn kill_with_grace(processes: &Processes, grace: Duration) -> K
         }
     }
     let n_others = match &processes.cookie {
-        Some(cookie) => match kill_carriers(cookie, shim.as_ref()).await {
+        Some(cookie) => match sweep(cookie, shim.as_ref()).await {
             Ok(n) => n,
             Err(error) => return unconfirmed("what the harness started", &error.to_string()),
         },
@@ -121,7 +129,7 @@ enum Error {
     Alive(Duration),
     #[error("look through the processes")]
     Look(#[source] std::io::Error),
-    #[error("there are new ones each time that one looks")]
+    #[error("there are new ones each time that one looks, or looking takes too long")]
     Endless,
 }
 
@@ -160,6 +168,13 @@ async fn carriers(cookie: Cookie) -> Result<Vec<Pidfd>, Error> {
         .await
         .unwrap_or_else(|error| Err(std::io::Error::other(error)))
         .map_err(Error::Look)
+}
+
+/// As [`kill_carriers`], within its part of the kill budget.
+async fn sweep(cookie: &Cookie, shim: Option<&Pidfd>) -> Result<usize, Error> {
+    timeout(KILL_CONFIRMATION, kill_carriers(cookie, shim))
+        .await
+        .unwrap_or(Err(Error::Endless))
 }
 
 /// Kills all that carries the cookie but the shim, which ends by itself once nothing else is left. Returns how

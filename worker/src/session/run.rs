@@ -25,7 +25,7 @@ use crate::{
         Signal, clock,
         host::Place,
         identity::Recorded,
-        kill::{Killed, Processes, kill_with_grace},
+        kill::{DEADLINE_MARGIN, Killed, Processes, kill_with_grace},
         stat::Stat,
         subreaper::Exit,
     },
@@ -39,9 +39,6 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a shim may take to kill what an ended harness left behind, beyond the grace that this has
 /// within a stop. What takes longer is stuck in the kernel.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long after the deadline the agent leaves stopping to the shim, which reads it each second.
-const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 /// How long the end of a killed shim may take to be reaped.
 const REAP_PATIENCE: Duration = Duration::from_secs(1);
