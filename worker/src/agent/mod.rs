@@ -26,7 +26,7 @@ use crate::{
     master::{self, Caller, Drain, Endpoints, Introduction, Limits, Masters, NotUnderstood, Phase},
     process::{clock, host},
     retry::Retry,
-    session::{self, Session, Stop},
+    session::{self, Control, Session, Stop},
     state::StateDir,
     workspace::Workspaces,
 };
@@ -320,6 +320,7 @@ impl Agent {
                 "drain stops the sessions after the grace"
             );
             drained.sessions = Some(Draining::Until(Instant::now() + self.drain_grace));
+            self.stop_preparing();
         }
     }
 
@@ -349,8 +350,13 @@ impl Agent {
         );
         self.draining = Some(Draining::Until(Instant::now() + self.drain_grace));
         self.stop_asking();
+        self.roster.for_each(Control::drain);
+        self.stop_preparing();
+    }
+
+    /// What has not started goes back at once: only what runs has a use for the grace.
+    fn stop_preparing(&self) {
         self.roster.for_each(|control| {
-            control.drain();
             if control.status().phase == Phase::Preparing {
                 control.stop(Stop::Draining);
             }

@@ -64,6 +64,28 @@ async fn a_drain_that_stops_sessions_gives_them_back_and_the_worker_stays() {
 }
 
 #[tokio::test]
+async fn a_drain_that_stops_sessions_gives_back_at_once_what_has_not_started() {
+    let mut world = World::new("exit 0").await;
+    let text = fs::read_to_string(world.path("worker.toml")).unwrap();
+    world.configure(&text.replace("drain_grace = \"0s\"", "drain_grace = \"1h\""));
+    // A repository whose server says nothing.
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    world.start();
+    let mut lease = world.lease(v1::Role::Implementer).await;
+    let repository = lease.repository.as_mut().unwrap();
+    repository.git_url = format!("git://{}/x", server.local_addr().unwrap());
+    world.master.give(lease);
+    let _git = tokio::time::timeout(PATIENCE, server.accept())
+        .await
+        .expect("git connects")
+        .unwrap();
+    world.master.lock().drain = Some(drain(true));
+    let released = world.when("a release", |state| state.releases.pop()).await;
+    assert_eq!(released.lease, Some(key()));
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_drain_that_ends_within_the_grace_stops_nothing() {
     let mut world = World::new(RUNS_ON).await;
     let text = fs::read_to_string(world.path("worker.toml")).unwrap();
