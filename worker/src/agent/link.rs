@@ -85,10 +85,6 @@ impl Line {
         introduction: Introduction,
         roster: Arc<Roster>,
     ) -> Result<Self, Error> {
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Error::Start)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (end, ended) = oneshot::channel();
         let (teller, told) = watch::channel(Told::default());
@@ -97,14 +93,26 @@ impl Line {
             let masters = Masters::new(caller, endpoints);
             let link = Link::new(masters, introduction, roster, teller);
             tokio::select! {
-                error = link.run() => drop(end.send(error)),
+                error = link.run() => Some(error),
                 // Asked to, or left alone.
-                _ = stopped => {}
+                _ = stopped => None,
+            }
+        };
+        // The runtime is made in the thread: one that is dropped here, because no thread can be started,
+        // would panic within the agent's.
+        let beats = move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            let error = match runtime {
+                Ok(runtime) => runtime.block_on(run),
+                Err(error) => Some(Error::Start(error)),
+            };
+            if let Some(error) = error {
+                drop(end.send(error));
             }
         };
         thread::Builder::new()
             .name("beats".to_owned())
-            .spawn(move || runtime.block_on(run))
+            .spawn(beats)
             .map_err(Error::Start)?;
         Ok(Self { stop, ended, told })
     }
