@@ -179,8 +179,8 @@ async fn settle(
             tracing::error!(
                 session = %path.display(),
                 reason,
-                "session may still run: nothing was signalled; end its processes by hand if there \
-                 are any, then remove the directory"
+                "session may still run: nothing that could not be verified was signalled; end its \
+                 processes by hand if there are any, then remove the directory"
             );
             report.unconfirmed.extend(key);
         }
