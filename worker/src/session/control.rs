@@ -57,8 +57,9 @@ impl Control {
         self.drains.send_replace(true);
     }
 
-    /// Stops the session, and returns whether that is news to it. A lease that is over can't be given back, so that draining never replaces
-    /// another reason.
+    /// Stops the session, and returns whether that is news to it.
+    ///
+    /// A lease that is over can't be given back, so that draining never replaces another reason.
     pub(crate) fn stop(&self, stop: Stop) -> bool {
         self.stop.send_if_modified(|current| {
             let is_news = match current {

@@ -45,6 +45,7 @@ async fn what_the_master_lost_is_sent_again_and_errors_are_ridden_out() {
     world.complete().await;
     let expected: String = (0..300).map(|n| format!("line {n}\n")).collect();
     let log = world.master.lock().logs[&attempt()].clone();
+    assert_eq!(log.n_repeats, 0, "what it has is not sent again");
     assert_eq!(String::from_utf8(log.bytes).unwrap(), expected);
     assert_eq!(log.total_bytes, Some(expected.len() as u64));
     assert!(
