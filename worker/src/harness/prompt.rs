@@ -16,7 +16,7 @@ const QUOTE_MAX: usize = 16 * 1024;
 const LOG_MAX: usize = 8 * 1024;
 
 /// Most entries of a list (failures, paths, commits).
-const LIST_MAX: usize = 20;
+pub(crate) const LIST_MAX: usize = 20;
 
 /// Most bytes of all that is quoted, but for headings and marks. With the task and the schema the
 /// whole prompt stays below 128 KiB, the most that Linux takes as one argument.

@@ -57,8 +57,8 @@ impl Mirror {
         self.git.directory().join("objects")
     }
 
-    /// Brings all branches and `commit` here, and those of `others` that are still to be had. One fetch at a
-    /// time: others wait.
+    /// Brings all branches and `commit` here, and those of `others` that are still to be had. One at a time:
+    /// who else wants the mirror waits.
     pub(super) async fn fetch(&self, commit: &Commit, others: &[Commit]) -> Result<(), Error> {
         let git = self.lock().await?;
         make(&git).await?;
@@ -74,9 +74,32 @@ impl Mirror {
         if !self.fetch_commit(&git, commit, &ways).await? {
             return Err(Error::NoCommit(commit.clone()));
         }
+        self.fetch_others(&git, others).await
+    }
+
+    /// All in one fetch, which fails where one of them is gone: then each by itself.
+    async fn fetch_others(&self, git: &Git, others: &[Commit]) -> Result<(), Error> {
+        let mut missing = Vec::new();
         for other in others {
-            if !self.fetch_commit(&git, other, &[other.as_str()]).await? {
-                tracing::debug!(commit = %other, "not to be had any more");
+            if !has(git, other).await? {
+                missing.push(other.as_str());
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let Err(error) = self.fetch_wanted(git, &missing).await else {
+            return Ok(());
+        };
+        tracing::debug!(%error, "not all superseded commits are to be had");
+        // A server that says nothing, or a git that can't be started, is no matter of one commit.
+        let is_refused = matches!(error, pointsman_git::Error::Failed { .. });
+        if !is_refused || missing.len() == 1 {
+            return Ok(());
+        }
+        for other in missing {
+            if let Err(error) = self.fetch_wanted(git, &[other]).await {
+                tracing::debug!(%error, commit = other, "not to be had any more");
             }
         }
         Ok(())
@@ -88,7 +111,7 @@ impl Mirror {
             return Ok(true);
         }
         for wanted in ways {
-            let fetched = self.fetch_wanted(git, wanted).await;
+            let fetched = self.fetch_wanted(git, &[wanted]).await;
             if has(git, commit).await? {
                 return Ok(true);
             }
@@ -99,10 +122,11 @@ impl Mirror {
         Ok(false)
     }
 
-    async fn fetch_wanted(&self, git: &Git, wanted: &str) -> Result<(), pointsman_git::Error> {
+    async fn fetch_wanted(&self, git: &Git, wanted: &[&str]) -> Result<(), pointsman_git::Error> {
         let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
         arguments.extend(pointsman_git::upload_pack(&self.url));
-        arguments.extend(["--", &self.url, wanted]);
+        arguments.extend(["--", &self.url]);
+        arguments.extend(wanted);
         git.run(arguments).await.map(drop)
     }
 

@@ -22,14 +22,18 @@ pub(crate) use mirror::Mirror;
 use pointsman_git::Access;
 
 use crate::{
-    assignment::{Assignment, Commit},
+    assignment::{Assignment, Commit, Item},
     control_file,
     error::chain,
+    harness::prompt::LIST_MAX,
     tree,
 };
 
 /// Most characters of a repository's id, which names its mirror.
 const ID_MAX: usize = 100;
+
+/// Most superseded commits that are fetched.
+const SUPERSEDED_MAX: usize = LIST_MAX;
 
 /// Where a checkout says whose objects it borrows.
 const ALTERNATES: &str = ".git/objects/info/alternates";
@@ -184,16 +188,19 @@ async fn try_prepare(
     path: &Path,
     assignment: &Assignment,
 ) -> Result<Checkout, Error> {
-    let superseded: Vec<Commit> = assignment
-        .item
-        .superseded_commits
+    let others = superseded(&assignment.item);
+    mirror.fetch(&assignment.checkout_commit, &others).await?;
+    Checkout::make(mirror.clone(), path, assignment).await
+}
+
+/// The superseded commits that the prompt names: the newest, at the end of the list.
+fn superseded(item: &Item) -> Vec<Commit> {
+    let commits = &item.superseded_commits;
+    let named = &commits[commits.len().saturating_sub(SUPERSEDED_MAX)..];
+    named
         .iter()
         .filter_map(|commit| Commit::new(commit))
-        .collect();
-    mirror
-        .fetch(&assignment.checkout_commit, &superseded)
-        .await?;
-    Checkout::make(mirror.clone(), path, assignment).await
+        .collect()
 }
 
 fn names_a_directory(id: &str) -> bool {

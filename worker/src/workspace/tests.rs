@@ -205,20 +205,56 @@ async fn superseded_commits_can_be_read_where_they_are_still_to_be_had() {
     let mut world = World::new().await;
     let upstream = world.upstream();
     let first = world.assignment.checkout_commit.clone();
-    let superseded = commit(&upstream, "superseded").await;
-    let lease = ["update-ref", "refs/pointsman/1/1-ab", superseded.as_str()];
-    upstream.run(lease).await.unwrap();
-    upstream
-        .run(["reset", "--quiet", "--hard", first.as_str()])
-        .await
-        .unwrap();
-    let gone = "9".repeat(40);
-    world.assignment.item.superseded_commits = vec![gone, superseded.to_string()];
-    let checkout = world.prepare().await;
-    assert_eq!(checkout.base(), Some(&first));
-    let kind = ["cat-file", "-t", superseded.as_str()];
-    let kind = Git::new(checkout.path()).text(kind).await.unwrap();
-    assert_eq!(kind, "commit");
+    let mut superseded = Vec::new();
+    for name in ["refs/pointsman/1/1-ab", "refs/pointsman/1/2-ab"] {
+        let commit = commit(&upstream, name).await;
+        upstream
+            .run(["update-ref", name, commit.as_str()])
+            .await
+            .unwrap();
+        upstream
+            .run(["reset", "--quiet", "--hard", first.as_str()])
+            .await
+            .unwrap();
+        superseded.push(commit.to_string());
+    }
+    let gone = ["9".repeat(40)];
+    // All of them at once, then each by itself, since one is gone.
+    for lost in [&gone[..0], &gone[..]] {
+        fs::remove_dir_all(world.mirror()).unwrap_or_default();
+        world.assignment.item.superseded_commits = [lost, &superseded[..]].concat();
+        let checkout = world.prepare().await;
+        assert_eq!(checkout.base(), Some(&first));
+        // One a fetch, the first of which is that of the branches.
+        let packs = fs::read_dir(world.mirror().join("objects/pack")).unwrap();
+        let packs = packs.filter(|entry| {
+            let path = entry.as_ref().unwrap().path();
+            path.extension()
+                .is_some_and(|extension| extension == "pack")
+        });
+        assert_eq!(packs.count(), if lost.is_empty() { 2 } else { 3 });
+        for commit in &superseded {
+            let kind = ["cat-file", "-t", commit];
+            let kind = Git::new(checkout.path()).text(kind).await.unwrap();
+            assert_eq!(kind, "commit");
+        }
+        fs::remove_dir_all(checkout.path()).unwrap();
+    }
+}
+
+#[test]
+fn of_superseded_commits_the_newest_are_fetched() {
+    let mut item = testing::assignment(Job::Check {
+        name: "c".to_owned(),
+        command: "true".to_owned(),
+    })
+    .item;
+    item.superseded_commits = (0..=SUPERSEDED_MAX).map(|n| format!("{n:040x}")).collect();
+    let fetched: Vec<_> = superseded(&item).iter().map(Commit::to_string).collect();
+    assert_eq!(fetched, item.superseded_commits[1..]);
+    item.superseded_commits.pop();
+    let fetched: Vec<_> = superseded(&item).iter().map(Commit::to_string).collect();
+    assert_eq!(fetched, item.superseded_commits);
 }
 
 #[tokio::test]
